@@ -1,0 +1,41 @@
+# README's two commands: `make demo` and `make test`. Both build their own virtual environment in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-all check format bench clean
+
+.venv/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"sasr needs Python 3.11 or newer, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/demo: .venv/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	@touch $@
+
+.venv/dev: .venv/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ .venv/demo
+
+demo: .venv/demo          ## SASR inside Stable-Baselines3 on MountainCarContinuous, ends with a picture
+	$(BIN)/python examples/mountain_car_sb3.py
+
+test: .venv/dev           ## everything but what needs a GPU
+	$(BIN)/python -m pytest -n 2 -m "not gpu"
+
+check: .venv/dev          ## format, lint, types, folder order
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/dev          ## side-by-side speed figures, JSON under benchmarks/results
+	$(BIN)/python benchmarks/estimators.py
+	$(BIN)/python benchmarks/feature_error.py
+
+clean:
+	rm -rf .venv runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
