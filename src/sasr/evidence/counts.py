@@ -175,7 +175,7 @@ class ExactCounts(Counts):
 
     def _chunk_sum(self, states: Tensor, stored: Tensor, h: float) -> Tensor:
         # Bounds the largest temporary, states × stored × k for the Cauchy kernel, to some tens of megabytes.
-        rows = max(1, 2**23 // (len(stored) * states.shape[1]))
+        rows = max(1, 2**23 // max(1, stored.numel()))
         return torch.cat([self.kernel.value(part, stored, h).double().sum(1) for part in torch.split(states, rows)])
 
     def clear(self, member: int) -> None:

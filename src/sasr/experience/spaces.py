@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,4 +60,5 @@ def flatten_observations(space: gym.Space[Any], obs: NDArray[Any] | Mapping[str,
         parts = [flatten_observations(part, obs[key]) for key, part in space.spaces.items()]
         return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
     assert not isinstance(obs, Mapping)
-    return np.asarray(obs).reshape(len(obs), -1)
+    array = np.asarray(obs)
+    return array.reshape(len(array), math.prod(array.shape[1:]))
