@@ -308,7 +308,14 @@ class SASRCallback(BaseCallback):
     def _on_step(self) -> bool:
         if isinstance(self.buffer, SASRRolloutBuffer):
             self._report(self.buffer)
+        elif np.any(self.locals["dones"]):
+            # Stable-Baselines3 writes its log when an episode ends, right after this.
+            self._log()
         return True
+
+    def _on_rollout_end(self) -> None:
+        if isinstance(self.buffer, SASRRolloutBuffer):
+            self._log()
 
     def _report(self, buffer: SASRRolloutBuffer) -> None:
         local = self.locals
@@ -340,7 +347,7 @@ class SASRCallback(BaseCallback):
                 after[index] = last
         return after
 
-    def _on_rollout_end(self) -> None:
+    def _log(self) -> None:
         buffer = self.buffer
         if buffer.last_batch is None or buffer.last_bonus is None:
             return
@@ -348,6 +355,7 @@ class SASRCallback(BaseCallback):
             "bonus_mean": buffer.last_bonus.mean(),
             "bonus_std": buffer.last_bonus.std(correction=0),
             **buffer.shaper.update(buffer.last_batch),
+            **buffer.shaper.inspect(buffer.last_batch),
         }
         for name, figure in figures.items():
             self.logger.record(f"shaping/{name}", float(figure.float().mean()))

@@ -24,6 +24,8 @@ LONELY = 0.01
 """A state whose exact kernel sum over all evidence is below this has no neighbour."""
 MIN_RANK_CORRELATION = 0.5
 MAX_LONELY_SHARE = 0.5
+MAX_NEIGHBOUR_SHARE = 0.95
+"""Above this share of the evidence as neighbours, the kernel makes all states alike."""
 MIN_SIGNAL_TO_NOISE = 0.05
 PROBES = 4
 """Made-up success patterns that the signal-to-noise ratio is averaged over."""
@@ -95,7 +97,7 @@ def diagnose(states: NDArray[Any] | Tensor, shaper: SASR | None = None, *, seed:
         bandwidth=float(probes[0].shaper.ledger.h[0]),
         neighbours=float(exact.median()),
         clamped=float((probes[0].shaper.ledger.raw(new.expand(2, -1, -1)) < 0.0).float().mean()),
-        reason=_reason(**figures),
+        reason=_reason(**figures, neighbour_share=float(exact.median()) / len(stored)),
         **figures,
     )
 
@@ -186,9 +188,11 @@ class _Probe:
         return float(np.corrcoef(first, second)[0, 1])
 
 
-def _reason(lonely: float, rank_correlation: float, signal_to_noise: float) -> str:
+def _reason(*, lonely: float, rank_correlation: float, signal_to_noise: float, neighbour_share: float) -> str:
     if lonely > MAX_LONELY_SHARE:
         return f"{lonely:.0%} of new states have no neighbour: the kernel is too narrow to see them"
+    if neighbour_share > MAX_NEIGHBOUR_SHARE:
+        return f"{neighbour_share:.0%} of all states are neighbours of a new one: the kernel is too wide to tell them apart"
     if rank_correlation < MIN_RANK_CORRELATION:
         return f"the estimate does not follow the kernel (rank correlation {rank_correlation:.2f}): too few features"
     if signal_to_noise < MIN_SIGNAL_TO_NOISE:

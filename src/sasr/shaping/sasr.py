@@ -170,7 +170,8 @@ class SASR(nn.Module):
 
     def counts(self, batch: Batch) -> Tensor:
         """Ñ_S and Ñ_F of the sampled states, (P, B, 2)."""
-        return self.ledger.counts(self._batch_states(batch))
+        states = self._batch_states(batch)
+        return self.ledger.counts(states)
 
     def scale(self, rate: Tensor) -> Tensor:
         """f: a success rate in [0, 1] mapped linearly to [R_min, R_max]."""
