@@ -192,7 +192,9 @@ def _reason(*, lonely: float, rank_correlation: float, signal_to_noise: float, n
     if lonely > MAX_LONELY_SHARE:
         return f"{lonely:.0%} of new states have no neighbour: the kernel is too narrow to see them"
     if neighbour_share > MAX_NEIGHBOUR_SHARE:
-        return f"{neighbour_share:.0%} of all states are neighbours of a new one: the kernel is too wide to tell them apart"
+        return (
+            f"{neighbour_share:.0%} of all states are a new one's neighbours: the kernel is too wide to tell them apart"
+        )
     if rank_correlation < MIN_RANK_CORRELATION:
         return f"the estimate does not follow the kernel (rank correlation {rank_correlation:.2f}): too few features"
     if signal_to_noise < MIN_SIGNAL_TO_NOISE:
