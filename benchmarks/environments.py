@@ -1,6 +1,6 @@
 """Ten environments in lockstep: our population beside Gymnasium's Sync- and AsyncVectorEnv, in one run.
 
-python benchmarks/environments.py --label NAME   writes benchmarks/results/environments-NAME.json
+python benchmarks/environments.py --label NAME    writes benchmarks/results/environments-NAME.json
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import time
@@ -34,7 +35,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Settings:
-    label: str
+    label: str = "local"
     """Ends the name of the result file; say which machine."""
     task: str = "AntStand"
     """Short name or Gymnasium id, the same for every engine."""
@@ -73,7 +74,12 @@ def machine() -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "none"
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    commit = ""
+    if shutil.which("git"):
+        asked = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=RESULTS.parent
+        )
+        commit = asked.stdout.strip()
     return {
         "processor": model[0].split(":")[1].strip() if model else platform.processor(),
         "cores": cores(),

@@ -34,6 +34,11 @@ def gone_within(pids, seconds):
     return not any(map(alive, pids))
 
 
+def processor_seconds(pid):
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def pids_of(population):
     return [process.pid for process in population._processes]
 
@@ -147,6 +152,16 @@ def test_workers_go_with_their_population(ending):
     assert gone_within(pids, 3)
     if ending == signal.SIGINT:
         assert words.count("KeyboardInterrupt") == 1  # from the population; its workers stay silent
+
+
+def test_idle_workers_leave_the_cores_to_the_learner():
+    with Population(Fragile, seeds=[0, 1], workers=2, harm="", seed=0) as population:
+        run(population, 2)
+        time.sleep(0.1)
+        before = [processor_seconds(pid) for pid in pids_of(population)]
+        time.sleep(1.0)
+        used = [processor_seconds(pid) - then for pid, then in zip(pids_of(population), before, strict=True)]
+    assert max(used) < 0.25
 
 
 def test_a_population_that_is_forgotten_ends_its_workers():

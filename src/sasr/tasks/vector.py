@@ -253,7 +253,7 @@ class Population:
         report = self._reports[index]
         words = os.pread(report, os.fstat(report).st_size, 0).decode(errors="replace").strip()
         busy = self._board.read(index, w.BUSY_WITH)
-        who = self._who(busy) if busy != w.IDLE else self._whose(self._share[index])
+        who = f"busy with {self._who(busy)}" if busy != w.IDLE else f"which steps {self._whose(self._share[index])}"
         if code is None:
             how = f"raised {words.splitlines()[-1]}" if words else "failed"
         elif code < 0:
@@ -263,7 +263,7 @@ class Population:
         self.close()
         self._closed = f"worker {index} {how}"
         trace = f"\n\nThe worker's traceback:\n{words}" if words else ", which leaves no traceback (out of memory?)"
-        raise PopulationError(f"{self.task}: worker {index}, busy with {who}, {how}{trace}")
+        raise PopulationError(f"{self.task}: worker {index}, {who}, {how}{trace}")
 
     @contextmanager
     def _blame(self) -> Iterator[None]:

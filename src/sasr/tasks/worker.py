@@ -208,7 +208,10 @@ class Brief(NamedTuple):
 def main() -> None:
     """Serve until told to close; runs in a process of its own, with the brief on standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the population, which closes its workers
-    brief: Brief = pickle.load(sys.stdin.buffer)
+    try:
+        brief: Brief = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        os._exit(1)  # the population went before it could say anything
     threading.Thread(target=_follow_parent, args=(brief.parent,), daemon=True).start()
     board = Board(brief.board, brief.board_file)
     with os.fdopen(brief.report_file, "w") as report:
@@ -219,6 +222,7 @@ def main() -> None:
             report.write(traceback.format_exc())
             report.flush()
             board.publish(brief.worker, FAILED, 1)
+    sys.stdout.flush()
     os._exit(0)  # nothing is left to be saved, and some simulators crash on the ordinary way out
 
 
