@@ -136,9 +136,9 @@ def header(settings: Settings) -> list[str]:
     return [
         "# Tasks",
         "",
-        "Seventeen sparse-reward tasks: the paper's fourteen and three more of the authors' released code. The plain id",
-        "is the *code profile*, what the released environments do and what Table 1 was measured on; the id with `Paper`",
-        "is what the paper's text says. `sasr tasks` lists them, `sasr tasks NAME` shows one.",
+        "Seventeen sparse-reward tasks: the paper's fourteen and three more of the authors' released code. The plain",
+        "id is the *code profile*, what the released environments do and what Table 1 was measured on; the id with",
+        "`Paper` is what the paper's text says. `sasr tasks` lists them, `sasr tasks NAME` shows one.",
         "",
         "```python",
         *USAGE,

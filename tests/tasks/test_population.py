@@ -185,6 +185,21 @@ def test_an_action_outside_its_space_names_member_and_index(value):
         assert population.step(actions).reward.shape == (3, 2)  # the refusal left it usable
 
 
+def test_a_bound_given_in_float64_is_inside():
+    bound = 0.7  # float32(0.7) is smaller
+    with population_of(spaces.Box(-bound, bound, (1,), np.float32)) as population:
+        assert population.step(np.full((3, 2, 1), bound)).final_observation[0, 0, 2] == np.float32(bound)
+
+
+def test_closing_in_the_middle_of_a_step_is_quick():
+    population = Population("AntStand", seeds=range(4), workers=2)
+    population.reset()
+    population.send(np.zeros((4, 1, 8), np.float32))
+    processes = list(population._processes)
+    population.close()
+    assert [process.returncode for process in processes] == [0, 0]  # they closed, nobody had to kill them
+
+
 @pytest.mark.parametrize(
     ("space", "fine", "wrong"),
     [

@@ -303,6 +303,7 @@ class Population:
         kinds = "iu" if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else "iufb"
         if actions.dtype.kind not in kinds:
             raise TypeError(f"actions are {actions.dtype}, {self.task} needs {space.dtype}")
+        actions = actions.astype(space.dtype, copy=False)  # before the comparison: 0.7 exceeds a bound of float32(0.7)
         low, high = _bounds(space)
         inside = (actions >= low) & (actions <= high)  # NaN is not
         if not inside.all():

@@ -96,13 +96,14 @@ class Board:
         self.words[worker * _LINE + word] = value
 
     def wait(self, worker: int, word: int, value: int, *, spin: float, watch: Callable[[], None]) -> None:
-        """Spin for `spin` seconds, then sleep an eighth of the time already waited, at most 1 ms, watching in between.
+        """Wait until a control word has reached `value`, watching now and then.
 
+        Spins for `spin` seconds, then sleeps an eighth of the time already waited, at most 1 ms, again and again.
         A short wait costs no switch of processes, a long one almost no processor time, and none ends much too late.
         """
         words, index = self.words, worker * _LINE + word
         start = time.perf_counter()
-        while words[index] != value:
+        while words[index] < value:
             waited = time.perf_counter() - start
             if waited > spin:
                 watch()
