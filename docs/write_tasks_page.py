@@ -122,7 +122,7 @@ def section(task: Task, name: str, played: dict[str, Played]) -> list[str]:
     for id in task.variants():
         told = played[id]
         score = "" if told.score is None else f"; game score {told.score:.1f}"
-        figures = f"{told.mean:.3g} ± {told.deviation:.2g}{score} | {told.length:.0f} | {told.rewarded:.0%}"
+        figures = f"{told.mean:.3g} ± {told.deviation:.3g}{score} | {told.length:.0f} | {told.rewarded:.0%}"
         lines.append(f"| `{id}` | {told.episodes} | {figures} |")
     return [*lines, ""]
 
