@@ -7,19 +7,21 @@ import importlib.util
 import math
 import numbers
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from numpy.typing import NDArray
 
 from sasr.tasks import rendering
 from sasr.tasks.catalogue import BY_NAME, VARIANTS, full_id, unknown
 
 Env = gym.Env[Any, Any]
-TaskLike = str | Callable[..., Env]
-"""A short name, a Gymnasium id (also `module:Id`), or a function that makes an environment."""
+TaskLike = str | EnvSpec | Callable[..., Env]
+"""A short name, a Gymnasium id (also `module:Id`), a Gymnasium spec, or a function that makes an environment."""
 
 Predicate = Callable[[Env, Any, dict[str, Any]], bool]
 """`predicate(unwrapped_env, observation, info)`: has this step reached what the task is about?"""
@@ -35,14 +37,35 @@ def make(task: TaskLike, **kwargs: Any) -> Env:
     """
     if kwargs.get("render_mode"):
         rendering.choose()
-    if callable(task):
-        return one_form(Contract(task(**kwargs)))
-    if not isinstance(task, str):
+    found = resolve(task)
+    if isinstance(found, str):
+        return gym.make(found, **kwargs)
+    if isinstance(found, EnvSpec):
+        return one_form(Contract(gym.make(found, disable_env_checker=True, **kwargs)))
+    return one_form(Contract(found(**kwargs)))
+
+
+def resolve(task: TaskLike) -> TaskLike:
+    """What another process can make the task from: the id of one of ours, the spec of another, or the function."""
+    if not isinstance(task, str | EnvSpec) and not callable(task):
         raise TypeError(f"task={task!r} must be a name, a Gymnasium id or a function that makes an environment")
+    if not isinstance(task, str):
+        return task
     id = full_id(task)
     if id in VARIANTS:
-        return gym.make(id, **kwargs)
-    return one_form(Contract(gym.make(_spec(id), disable_env_checker=True, **kwargs)))
+        return id
+    spec = _spec(id)
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
+        # Another process has another __main__; the class itself can travel.
+        spec = replace(spec, entry_point=cast(Any, load_env_creator(spec.entry_point)))
+    return spec
+
+
+def task_name(task: TaskLike) -> str:
+    """How messages call the task."""
+    if isinstance(task, EnvSpec):
+        return task.id
+    return full_id(task) if isinstance(task, str) else getattr(task, "__name__", repr(task))
 
 
 def one_form(env: Env) -> Env:
@@ -64,7 +87,7 @@ def sparse(env: Env, predicate: Predicate, *, end_on_success: bool = False) -> E
     return Sparse(env, predicate, end_on_success=end_on_success)
 
 
-def _spec(id: str) -> gym.envs.registration.EnvSpec:
+def _spec(id: str) -> EnvSpec:
     module, _, name = id.rpartition(":")
     if module:
         try:

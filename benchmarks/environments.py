@@ -1,0 +1,135 @@
+"""Ten environments in lockstep: our population beside Gymnasium's Sync- and AsyncVectorEnv, in one run.
+
+python benchmarks/environments.py --label NAME    writes benchmarks/results/environments-NAME.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import tyro
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from rich.console import Console
+from rich.table import Table
+
+import sasr
+from sasr.tasks.catalogue import full_id
+from sasr.tasks.vector import Population
+
+assert sasr
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Settings:
+    label: str = "local"
+    """Ends the name of the result file; say which machine."""
+    task: str = "AntStand"
+    """Short name or Gymnasium id, the same for every engine."""
+    members: int = 10
+    """Environments in lockstep."""
+    rounds: int = 200
+    """Timed rounds in one repeat; each steps every environment once."""
+    repeats: int = 9
+    """Repeats; the engines take turns, so that other load on the machine meets all of them."""
+    workers: tuple[int, ...] = ()
+    """Further populations, with these numbers of workers."""
+
+
+def population(settings: Settings, workers: int | None) -> tuple[Callable[[Any], Any], Callable[[], None], str]:
+    made = Population(settings.task, seeds=range(settings.members), workers=workers)
+    made.reset()
+    return lambda actions: made.step(actions[:, None]), made.close, f"sasr population, {made.workers} workers"
+
+
+def gymnasium_vector(settings: Settings, kind: Any) -> tuple[Callable[[Any], Any], Callable[[], None], str]:
+    id = full_id(settings.task)
+    made = kind([lambda: gym.make(id)] * settings.members)
+    made.reset(seed=0)
+    return made.step, made.close, f"gymnasium {kind.__name__}"
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine() -> dict[str, Any]:
+    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    versions = {}
+    for package in ("gymnasium", "mujoco", "numpy"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "none"
+    commit = ""
+    if shutil.which("git"):
+        asked = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=RESULTS.parent
+        )
+        commit = asked.stdout.strip()
+    return {
+        "processor": model[0].split(":")[1].strip() if model else platform.processor(),
+        "cores": cores(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "load_before": os.getloadavg()[0],
+        "commit": commit or "unknown",
+    }
+
+
+def timed(step: Callable[[Any], Any], actions: Any) -> float:
+    start = time.perf_counter()
+    for each in actions:
+        step(each)
+    return len(actions) / (time.perf_counter() - start)
+
+
+def main(settings: Settings) -> None:
+    told = machine()
+    engines = [gymnasium_vector(settings, SyncVectorEnv), gymnasium_vector(settings, AsyncVectorEnv)]
+    engines += [population(settings, workers) for workers in (None, *settings.workers)]
+    space = gym.make(full_id(settings.task)).action_space
+    space.seed(0)
+    actions = np.stack([[space.sample() for _ in range(settings.members)] for _ in range(settings.rounds)])
+    speeds: dict[str, list[float]] = {name: [] for _, _, name in engines}
+    for step, _, _ in engines:
+        timed(step, actions[:20])
+    for _ in range(settings.repeats):
+        for step, _, name in engines:
+            speeds[name].append(timed(step, actions))
+            time.sleep(0.02)  # the workers of this engine go to sleep before the next one is timed
+    for _, close, _ in engines:
+        close()
+
+    medians = {name: statistics.median(each) for name, each in speeds.items()}
+    slowest = medians["gymnasium AsyncVectorEnv"]
+    table = Table(title=f"{settings.members} x {settings.task}, {told['cores']} cores, {told['processor']}")
+    for heading in ("engine", "rounds/s (median)", "min", "max", "environment steps/s", "x AsyncVectorEnv"):
+        table.add_column(heading, justify="left" if heading == "engine" else "right")
+    for name, each in speeds.items():
+        figures = (medians[name], min(each), max(each), medians[name] * settings.members)
+        table.add_row(name, *(f"{figure:,.0f}" for figure in figures), f"{medians[name] / slowest:.2f}")
+    Console().print(table)
+    RESULTS.mkdir(exist_ok=True)
+    result = {"settings": asdict(settings), "machine": told, "rounds_per_second": speeds, "median": medians}
+    written = RESULTS / f"environments-{settings.label}.json"
+    written.write_text(json.dumps(result, indent=1) + "\n")
+    Console().print(f"written: {written.relative_to(RESULTS.parent.parent)}", highlight=False)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Settings))

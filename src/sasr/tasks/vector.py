@@ -1,0 +1,403 @@
+"""A population of environments: P members with E environments each, stepped in worker processes or in this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from sasr.randomness import stream_seed
+from sasr.tasks import worker as w
+from sasr.tasks.any_environment import Env, TaskLike, make, resolve, task_name
+from sasr.tasks.worker import Board, BoardShape, Brief, Stepper
+
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from sasr.tasks.worker import main; main()"
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+# A round that is cheaper than this is stepped in this process: handing it over would cost as much.
+_CHEAP_ROUND = 200e-6
+
+
+class PopulationError(RuntimeError):
+    """An environment raised or its worker died; the message has the task, the member and the worker's traceback."""
+
+
+class Step(NamedTuple):
+    """What one action each led to. P members, E environments each."""
+
+    observation: NDArray[Any]  # (P, E, *shape) where each environment stands now: after an end, a new episode's start
+    reward: NDArray[np.float32]  # (P, E)
+    terminated: NDArray[np.bool_]  # (P, E) the task ended; a time limit is not in here
+    truncated: NDArray[np.bool_]  # (P, E) the time limit cut the episode
+    final_observation: NDArray[Any]  # (P, E, *shape) where the action led; differs from `observation` only at an end
+    success: NDArray[np.bool_]  # (P, E) info["is_success"], False where a task has none
+    info: Mapping[str, NDArray[np.float64]]  # key: (P, E), of the keys asked for; NaN where a step had none
+
+
+class Population:
+    """P x E environments of one task that step together: `send` actions, learn meanwhile, `receive` what happened.
+
+    An environment draws from a stream of its own, derived from its member's seed and its place within the member, so
+    what a member lives through depends neither on the other members nor on the number of workers.
+
+    >>> with Population("MountainCar", seeds=[0, 1], workers=0) as population:
+    ...     start = population.reset()
+    ...     step = population.step(np.zeros((2, 1, 1), np.float32))
+    >>> start.shape, step.reward.shape
+    ((2, 1, 2), (2, 1))
+    """
+
+    def __init__(
+        self,
+        task: TaskLike,
+        *,
+        seeds: Sequence[int],
+        environments: int = 1,
+        workers: int | None = None,
+        info_keys: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        """Make the environments.
+
+        Args:
+            task: As for `make`.
+            seeds: One for each member.
+            environments: E, for each member.
+            workers: Processes; 0 steps in this process, None chooses by what a step costs and by the cores.
+            info_keys: Numbers of `info` to deliver with each step, such as "game_score".
+            kwargs: Arguments of the task, as for `make`.
+        """
+        self.seeds = _checked_seeds(seeds)
+        self.members, self.environments = len(self.seeds), _at_least(environments, 1, "environments", "each member")
+        self.info_keys = tuple(info_keys)
+        self.task = task_name(task)
+        build = partial(make, resolve(task), **kwargs)
+        probe = build()
+        self.observation_space, self.action_space = _checked_spaces(self.task, probe)
+        self.workers = self._choose_workers(workers, probe)
+        probe.close()
+        self._pending = self._started = False
+        self._closed = ""
+        self._request = 0
+        self._open(build)
+
+    def reset(self, stream: str = "environment") -> NDArray[Any]:
+        """Start all environments from their seeds; (P, E, *shape). Another `stream` gives other starts, as fixed."""
+        self._check_open()
+        if self._pending:
+            self._await()
+        self._board.seed[:] = [
+            stream_seed(seed, f"{stream}/{place}") for seed in self.seeds for place in range(self.environments)
+        ]
+        self._started = True
+        self._command(w.RESET)
+        self._await()
+        return self._told(self._board.observation)
+
+    def send(self, actions: NDArray[Any]) -> None:
+        """Give every environment its action, (P, E, *shape), and come back while they step."""
+        self._check_open()
+        if not self._started:
+            raise RuntimeError("send() before reset(): call reset() once, it gives the first observations")
+        if self._pending:
+            raise RuntimeError("send() twice: call receive() for the step that is under way first")
+        checked = self._checked_actions(actions)
+        self._board.action[:] = checked.reshape(self._board.action.shape)
+        self._command(w.STEP)
+
+    def receive(self) -> Step:
+        """Wait for the step that `send` began; the arrays are the caller's own."""
+        self._check_open()
+        if not self._pending:
+            raise RuntimeError("receive() without send(): there is no step to wait for")
+        self._await()
+        board = self._board
+        return Step(
+            self._told(board.observation),
+            self._told(board.reward),
+            self._told(board.terminated),
+            self._told(board.truncated),
+            self._told(board.final_observation),
+            self._told(board.success),
+            {key: self._told(board.info[k]) for k, key in enumerate(self.info_keys)},
+        )
+
+    def step(self, actions: NDArray[Any]) -> Step:
+        """`send`, then `receive`."""
+        self.send(actions)
+        return self.receive()
+
+    def close(self) -> None:
+        """Close the environments and end the workers; harmless when done twice."""
+        if self._closed:
+            return
+        self._closed = "it was closed"
+        if self._stepper:
+            self._stepper.close()
+        for index, process in enumerate(self._processes):
+            if process.poll() is None:
+                self._board.write(index, w.COMMAND, w.CLOSE)
+                self._board.publish(index, w.REQUEST, self._request + 1)
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline and any(process.poll() is None for process in self._processes):
+            time.sleep(0.001)
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _choose_workers(self, asked: int | None, probe: Env) -> int:
+        total = self.members * self.environments
+        if asked is None:
+            cores = _cores()
+            cheap = total == 1 or cores == 1 or sys.platform == "win32"
+            return 0 if cheap or total * _step_seconds(probe) < _CHEAP_ROUND else min(total, cores)
+        _at_least(asked, 0, "workers", "the population; 0 steps in this process")
+        if asked > total:
+            warnings.warn(f"workers={asked} is more than the {total} environments; {total} are started", stacklevel=3)
+        return min(asked, total)
+
+    def _open(self, build: partial[Env]) -> None:
+        total = self.members * self.environments
+        observation, action = self.observation_space, self.action_space
+        shape = BoardShape(
+            total,
+            max(self.workers, 1),
+            observation.shape,
+            np.dtype(observation.dtype).str,
+            action.shape or (),
+            np.dtype(action.dtype).str,
+            len(self.info_keys),
+        )
+        self._stepper: Stepper | None = None
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._reports: list[int] = []
+        board_file = w.anonymous_file(shape.offsets()[1]) if self.workers else -1
+        self._board = Board(shape, board_file)
+        self._finalizer = weakref.finalize(self, _end, self._processes, self._reports, os.getpid())
+        if not self.workers:
+            with self._blame():
+                self._stepper = Stepper(build, range(total), self._board, self.info_keys)
+            return
+        self._share = [range(total * k // self.workers, total * (k + 1) // self.workers) for k in range(self.workers)]
+        crowded = self.workers + 1 > _cores()
+        self._spin = 20e-6 if crowded else 1e-3
+        packed = w.picklable(build)
+        try:
+            for index, indices in enumerate(self._share):
+                self._board.write(index, w.DONE, -1)
+                report = w.anonymous_file()
+                self._reports.append(report)
+                brief = Brief(
+                    index, indices, shape, board_file, report, self.info_keys, self._spin, os.getpid(), packed
+                )
+                self._processes.append(_start(brief))
+            self._await_workers(0)
+        except BaseException:
+            self._finalizer()
+            raise
+        finally:
+            os.close(board_file)
+
+    def _command(self, command: int) -> None:
+        self._pending = True
+        self._request += 1
+        for index in range(self.workers):
+            self._board.write(index, w.COMMAND, command)
+            self._board.publish(index, w.REQUEST, self._request)
+        self._in_process = command
+
+    def _await(self) -> None:
+        if self._stepper:
+            with self._blame():
+                (self._stepper.step if self._in_process == w.STEP else self._stepper.reset)()
+        else:
+            self._await_workers(self._request)
+        self._pending = False
+
+    def _await_workers(self, request: int) -> None:
+        for index in range(self.workers):
+            self._board.wait(index, w.DONE, request, spin=self._spin, watch=self._watch)
+
+    def _watch(self) -> None:
+        """Raise for a worker that failed or is gone."""
+        for index, process in enumerate(self._processes):
+            failed = self._board.read(index, w.FAILED)
+            code = None if failed else process.poll()
+            if failed or code is not None:
+                self._fail(index, code)
+
+    def _fail(self, index: int, code: int | None) -> None:
+        report = self._reports[index]
+        words = os.pread(report, os.fstat(report).st_size, 0).decode(errors="replace").strip()
+        busy = self._board.read(index, w.BUSY_WITH)
+        who = f"busy with {self._who(busy)}" if busy != w.IDLE else f"which steps {self._whose(self._share[index])}"
+        if code is None:
+            how = f"raised {words.splitlines()[-1]}" if words else "failed"
+        elif code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        else:
+            how = f"ended with exit code {code}"
+        self.close()
+        self._closed = f"worker {index} {how}"
+        trace = f"\n\nThe worker's traceback:\n{words}" if words else ", which leaves no traceback (out of memory?)"
+        raise PopulationError(f"{self.task}: worker {index}, {who}, {how}{trace}")
+
+    @contextmanager
+    def _blame(self) -> Iterator[None]:
+        """What an environment raises in this process becomes the error that a worker's would be."""
+        try:
+            yield
+        except Exception as error:
+            who = self._who(self._board.read(0, w.BUSY_WITH))
+            self.close()
+            self._closed = how = f"raised {type(error).__name__}: {error}"
+            raise PopulationError(f"{self.task}: {who}, {how}") from error
+
+    def _who(self, index: int) -> str:
+        member, place = divmod(index, self.environments)
+        return f"member {member} (seed {self.seeds[member]}), environment {place}"
+
+    def _whose(self, indices: range) -> str:
+        first, last = indices[0] // self.environments, indices[-1] // self.environments
+        return f"member {first}" if first == last else f"members {first} to {last}"
+
+    def _told(self, flat: NDArray[Any]) -> NDArray[Any]:
+        return flat.reshape(self.members, self.environments, *flat.shape[1:]).copy()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError(f"this population of {self.task} is closed: {self._closed}")
+
+    def _checked_actions(self, actions: NDArray[Any]) -> NDArray[Any]:
+        space = self.action_space
+        actions = np.asarray(actions)
+        expected = (self.members, self.environments, *(space.shape or ()))
+        if actions.shape != expected:
+            raise ValueError(
+                f"actions have shape {actions.shape}, {self.task} needs {expected}: "
+                "(members, environments, *action shape)"
+            )
+        kinds = "iu" if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else "iufb"
+        if actions.dtype.kind not in kinds:
+            raise TypeError(f"actions are {actions.dtype}, {self.task} needs {space.dtype}")
+        actions = actions.astype(space.dtype, copy=False)  # before the comparison: 0.7 exceeds a bound of float32(0.7)
+        low, high = _bounds(space)
+        inside = (actions >= low) & (actions <= high)  # NaN is not
+        if not inside.all():
+            member, place, *rest = (int(i) for i in np.argwhere(~inside)[0])
+            value = actions[(member, place, *rest)]
+            at = tuple(rest)
+            limits = f"[{np.broadcast_to(low, expected)[0, 0][at]}, {np.broadcast_to(high, expected)[0, 0][at]}]"
+            where = f" at index {at[0] if len(at) == 1 else at}" if at else ""
+            who = self._who(member * self.environments + place)
+            raise ValueError(f"the action of {who} is {value!s}{where}, outside {limits}; clipping is the agent's job")
+        return actions
+
+
+def _start(brief: Brief) -> subprocess.Popen[bytes]:
+    # A fresh interpreter, because a fork of a process with threads or CUDA is not safe, and because multiprocessing's
+    # spawn would run the user's script again. A session of its own, so that Ctrl-C reaches the population only.
+    process = subprocess.Popen(
+        [sys.executable, "-c", _START, json.dumps([str(Path(path).absolute()) for path in sys.path])],
+        stdin=subprocess.PIPE,
+        pass_fds=(brief.board_file, brief.report_file),
+        env=os.environ | _ONE_THREAD,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # it died at once, which the population notices and reports
+        process.stdin.write(pickle.dumps(brief))
+        process.stdin.flush()
+    return process
+
+
+def _end(processes: list[subprocess.Popen[bytes]], reports: list[int], owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a fork of the owner: the workers are not its own
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.wait()
+        if process.stdin:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+    for report in reports:
+        os.close(report)
+    processes.clear()
+    reports.clear()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _step_seconds(probe: Env) -> float:
+    """What a step costs, on an instance that is thrown away."""
+    probe.reset(seed=0)
+    probe.action_space.seed(0)
+    seconds = []
+    for _ in range(10):
+        action = probe.action_space.sample()
+        start = time.perf_counter()
+        _, _, terminated, truncated, _ = probe.step(action)
+        seconds.append(time.perf_counter() - start)
+        if terminated or truncated:
+            probe.reset()
+    return statistics.median(seconds)
+
+
+def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
+    if isinstance(space, spaces.Box):
+        return space.low, space.high
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    return 0, 1
+
+
+def _checked_spaces(task: str, env: Env) -> tuple[spaces.Box, spaces.Space[Any]]:
+    observation, action = env.observation_space, env.action_space
+    assert isinstance(observation, spaces.Box)  # `make` brings every observation to this form
+    if not isinstance(action, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        raise TypeError(f"{task}: actions of {action} are no plain array; flatten them with a wrapper")
+    return observation, action
+
+
+def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(seeds, int):
+        raise TypeError(f"seeds={seeds} must be a list with one seed for each member, such as range({seeds})")
+    _at_least(len(seeds), 1, "len(seeds)", "the population")
+    for seed in seeds:
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise ValueError(f"seeds has {seed!r}; a seed is an integer that is not negative")
+    return tuple(int(seed) for seed in seeds)
+
+
+def _at_least(value: int, least: int, name: str, of: str) -> int:
+    if not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name}={value!r} must be an integer of at least {least} for {of}")
+    return int(value)

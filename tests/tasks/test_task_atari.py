@@ -1,0 +1,134 @@
+"""The Atari rules: on the console where a script gets there, on written memory where none does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rollouts import play
+
+from sasr.tasks import make
+from sasr.tasks.atari import Homes, Moment, Points, Rooms, Treasures
+
+
+def hold(action):
+    return lambda env, observation, step: action
+
+
+def meaning(env, name):
+    return env.unwrapped.screen.unwrapped.get_action_meanings().index(name)
+
+
+def moment(score=0.0, lives=3, **memory):
+    held = np.zeros(128, np.uint8)
+    for address, value in memory.items():
+        held[int(address[1:])] = value
+    return Moment(held, score, lives)
+
+
+@pytest.mark.slow
+def test_freeway_always_up_scores_21():
+    env = make("Freeway")
+    told = play(env, 1, hold(meaning(env, "UP")))
+    assert told.returns[0] == told.last_info["game_score"] == 21
+    assert told.lengths[0] == 2000
+    assert not told.terminated.any()
+
+
+def test_frogger_always_up_hops_once():
+    env = make("Frogger")
+    told = play(env, 1, hold(meaning(env, "UP")))
+    assert told.last_info["game_score"] == 1
+    assert told.returns[0] == 0
+
+
+def test_frogger_score_mode_pays_the_score():
+    env = make("Frogger", reward_mode="score")
+    told = play(env, 1)
+    assert told.returns[0] == told.last_info["game_score"] > 0
+
+
+def test_pitfall_starts_with_all_treasures():
+    env = make("Pitfall")
+    env.reset(seed=0)
+    memory = env.unwrapped.ale.getRAM()
+    assert (memory[113], memory[1]) == (31, 0xC4)
+
+
+def test_montezuma_starts_in_room_one():
+    env = make("MontezumaRevenge")
+    env.reset(seed=0)
+    assert env.unwrapped.ale.getRAM()[3] == 1
+
+
+def test_pitfall_ends_with_the_first_mishap():
+    told = play(make("Pitfall"), 3)
+    assert told.terminated.all()
+    assert (told.returns == 0).all()
+
+
+def test_frames_are_grey_and_can_be_scaled():
+    frame, info = make("Freeway").reset(seed=0)
+    scaled, _ = make("Freeway", scale=True).reset(seed=0)
+    assert (frame.shape, frame.dtype, info["game_score"]) == ((84, 84), np.uint8, 0.0)
+    assert scaled.dtype == np.float32
+    assert scaled == pytest.approx(frame / 255, abs=1e-6)
+
+
+def test_a_step_is_four_frames_with_and_without_pooling():
+    for pooling in (True, False):
+        env = make("Freeway", pooling=pooling)
+        env.reset(seed=0)
+        before = env.unwrapped.ale.getEpisodeFrameNumber()
+        env.step(0)
+        assert env.unwrapped.ale.getEpisodeFrameNumber() - before == 4
+
+
+def test_treasure_rule():
+    rule = Treasures()
+    rule.reset(moment(_113=31))
+    assert rule.step(moment(score=-4, _113=31)) == (0.0, False)  # a log
+    assert rule.step(moment(score=2000, _113=30)) == (1.0, False)
+    assert rule.step(moment(score=-100, _113=30)) == (0.0, True)  # a hole
+    assert rule.step(moment(lives=2, _113=30)) == (0.0, True)
+    rule.reset(moment(_113=0))
+    assert rule.step(moment(score=5000, _113=255)) == (1.0, False)  # the last one wraps the counter
+    rule.reset(moment(_113=30))
+    assert rule.step(moment(_113=31))[0] == 0.0
+
+
+def test_home_rule():
+    rule = Homes()
+    rule.reset(moment(_99=0b100000))
+    assert rule.step(moment(score=40, _99=0b100100)) == (1.0, False)  # bit 5 is no home
+    assert rule.step(moment(_99=0b000100)) == (0.0, False)
+    assert rule.step(moment(score=40, _99=0b011100)) == (2.0, False)
+    assert rule.step(moment(score=40, _99=0b011111)) == (2.0, True)
+    rule.reset(moment(_99=0b01111))
+    assert rule.step(moment(score=40, _99=0)) == (1.0, True)  # filled and cleared in one step
+    rule.reset(moment(_99=0b01111))
+    assert rule.step(moment(score=0, _99=0)) == (0.0, False)
+
+
+def test_room_rule():
+    rule = Rooms()
+    rule.reset(moment(_57=0, _3=1))
+    assert [rule.step(moment(_57=level, _3=room))[0] for level, room in ((0, 1), (0, 2), (0, 1), (0, 2), (1, 1))] == [
+        0.0,
+        1.0,
+        0.0,
+        0.0,
+        1.0,
+    ]
+    rule.reset(moment(_57=0, _3=1))
+    assert rule.step(moment(_57=0, _3=2)) == (1.0, False)  # a new episode discovers again
+
+
+def test_point_rule():
+    rule = Points()
+    rule.reset(moment())
+    assert [rule.step(moment(score=score))[0] for score in (0, 20, 500, -1)] == [0.0, 1.0, 1.0, 0.0]
+
+
+def test_an_unknown_reward_mode_is_refused():
+    with pytest.raises(ValueError, match="reward_mode='points' must be 'event' or 'score'"):
+        make("Freeway", reward_mode="points")

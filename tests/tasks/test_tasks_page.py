@@ -1,0 +1,28 @@
+"""The tasks page: it covers the catalogue, and its example runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sasr.tasks.catalogue import TASKS, VARIANTS
+
+PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
+
+
+def test_the_page_has_every_task_with_its_picture_and_figures():
+    text = PAGE.read_text()
+    for task in TASKS:
+        assert f"## {task.name}\n" in text
+        assert (PAGE.parent / "tasks" / f"{task.name}.png").stat().st_size > 1000
+    for id, variant in VARIANTS.items():
+        assert f"| `{id}` | {variant.success} | {variant.ends} | {variant.horizon} |" in text
+        assert re.search(rf"\| `{id}` \| \d+ \| .* ± ", text)
+    assert sum(picture.stat().st_size for picture in (PAGE.parent / "tasks").iterdir()) < 1_500_000
+
+
+def test_the_pages_example_runs():
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
+    names = {}
+    exec(code, names)
+    assert names["step"].reward.shape == (10, 1)
