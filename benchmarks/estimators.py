@@ -48,6 +48,35 @@ def sums_bytes(counts: Counts) -> int:
 
 
 @torch.no_grad()
+def measure(mapping: RandomFeatures, query: Tensor, size: int) -> dict[str, float]:
+    """Times and bytes for `size` states of each outcome; the released code too has two buffers."""
+    device = query.device
+    stored = torch.randn(size, query.shape[-1], device=device)
+    linear, squared = LinearCounts(mapping), SquaredCounts(mapping)
+    for counts in (linear, squared):
+        for outcome in (0, 1):
+            counts.add(0, outcome, stored)
+
+    def recompute_both(squared: bool) -> list[Tensor]:
+        return [recompute(mapping, stored, query, squared=squared) for _ in "SF"]
+
+    slow = 3 if size > 20_000 else 15
+    row: dict[str, float] = {
+        "stored": size,
+        "recompute_linear_ms": milliseconds(lambda: recompute_both(False), device, slow),
+        "recompute_squared_ms": milliseconds(lambda: recompute_both(True), device, slow),
+        "linear_ms": milliseconds(lambda: linear.counts(query), device, 60),
+        "squared_ms": milliseconds(lambda: squared.counts(query), device, 60),
+        "linear_bytes": sums_bytes(linear),
+        "squared_bytes": sums_bytes(squared),
+    }
+    reference = recompute(mapping, stored, query, squared=True)
+    row["squared_relative_error"] = float(((squared.raw(query)[0, :, 0] - reference).abs() / reference).max())
+    row["linear_speedup"] = row["recompute_linear_ms"] / row["linear_ms"]
+    row["squared_speedup"] = row["recompute_squared_ms"] / row["squared_ms"]
+    return row
+
+
 def main(
     k: int = 105,
     features: int = 1000,
@@ -55,37 +84,10 @@ def main(
     sizes: tuple[int, ...] = (500, 2_000, 10_000, 100_000),
     device: str = "cpu",
 ) -> None:
-    where = torch.device(device)
-    mapping = RandomFeatures(Gaussian(), k, features, device=where)
+    mapping = RandomFeatures(Gaussian(), k, features, device=torch.device(device))
     mapping.bandwidth.fill_(0.5 * k**0.5)
-    query = torch.randn(1, batch, k, device=where)
-    rows = []
-    for size in sizes:
-        # Half a query's cost is each outcome's; the released code too has two buffers.
-        stored = torch.randn(size, k, device=where)
-        linear, squared = LinearCounts(mapping), SquaredCounts(mapping)
-        for counts in (linear, squared):
-            for outcome in (0, 1):
-                counts.add(0, outcome, stored)
-        slow = 3 if size > 20_000 else 15
-        row = {
-            "stored": size,
-            "recompute_linear_ms": milliseconds(
-                lambda: [recompute(mapping, stored, query, squared=False) for _ in "SF"], where, slow
-            ),
-            "recompute_squared_ms": milliseconds(
-                lambda: [recompute(mapping, stored, query, squared=True) for _ in "SF"], where, slow
-            ),
-            "linear_ms": milliseconds(lambda: linear.counts(query), where, 60),
-            "squared_ms": milliseconds(lambda: squared.counts(query), where, 60),
-            "linear_bytes": sums_bytes(linear),
-            "squared_bytes": sums_bytes(squared),
-        }
-        reference = recompute(mapping, stored, query, squared=True)
-        row["squared_relative_error"] = float(((squared.raw(query)[0, :, 0] - reference).abs() / reference).max())
-        row["linear_speedup"] = row["recompute_linear_ms"] / row["linear_ms"]
-        row["squared_speedup"] = row["recompute_squared_ms"] / row["squared_ms"]
-        rows.append(row)
+    query = torch.randn(1, batch, k, device=device)
+    rows = [measure(mapping, query, size) for size in sizes]
     by_size = {row["stored"]: row for row in rows}
     growth = {
         kind: by_size[max(sizes)][f"{kind}_ms"] / by_size[2_000][f"{kind}_ms"]

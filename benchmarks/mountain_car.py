@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 import tyro
+from examples.mountain_car_sb3 import make_model
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import save
-from examples.mountain_car_sb3 import make_model
 from sasr import SASR
 
 AT = (10_000, 15_000, 20_000, 30_000)
