@@ -22,7 +22,8 @@ def machine() -> dict[str, object]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "commit": commit.stdout.strip() or "unknown",
+        # A copy of the tree without its history can be told the commit it is a copy of.
+        "commit": commit.stdout.strip() or os.environ.get("SASR_COMMIT", "unknown"),
     }
 
 
