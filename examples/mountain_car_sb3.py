@@ -34,6 +34,7 @@ def make_model(shaper: SASR | None, seed: int) -> SAC:
     return SAC(
         "MlpPolicy",
         env,
+        device="cpu",  # networks this small are faster there
         learning_starts=2000,
         train_freq=32,
         gradient_steps=32,
