@@ -96,6 +96,7 @@ class Population:
         self._pending = self._started = False
         self._closed = ""
         self._request = 0
+        self._next_look = 0.0
         self._open(build)
 
     def reset(self, stream: str = "environment") -> NDArray[Any]:
@@ -242,7 +243,11 @@ class Population:
             self._board.wait(index, w.DONE, request, spin=self._spin, watch=self._watch)
 
     def _watch(self) -> None:
-        """Raise for a worker that failed or is gone."""
+        """Raise for a worker that failed or is gone; asked often, it looks every 10 ms."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + 0.01
         for index, process in enumerate(self._processes):
             failed = self._board.read(index, w.FAILED)
             code = None if failed else process.poll()
