@@ -52,7 +52,7 @@ class Settings:
 def population(settings: Settings, workers: int | None) -> tuple[Callable[[Any], Any], Callable[[], None], str]:
     made = Population(settings.task, seeds=range(settings.members), workers=workers)
     made.reset()
-    return lambda actions: made.step(actions[:, None]), made.close, f"sasr population, {made.workers} workers"
+    return lambda actions: made.step(actions[:, None]), made.close, f"sasr population, workers: {made.workers}"
 
 
 def gymnasium_vector(settings: Settings, kind: Any) -> tuple[Callable[[Any], Any], Callable[[], None], str]:

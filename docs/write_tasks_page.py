@@ -28,15 +28,15 @@ import gymnasium as gym, numpy as np, sasr
 from sasr.tasks import make, sparse
 from sasr.tasks.vector import Population
 
-env = gym.make("SASR/AntStand-v0")        # after `import sasr`
-env = make("AntStand")                    # the same by its short name
-env = make("CartPole-v1")                 # any Gymnasium id, also "module:Id": one float32 vector or a uint8 image
-env = sparse(make("Pendulum-v1"), lambda env, observation, info: observation[0] > 0.99)    # a sparse task of your own
+env = gym.make("SASR/AntStand-v0")  # after `import sasr`
+env = make("AntStand")  # the same by its short name
+env = make("CartPole-v1")  # any Gymnasium id, also "module:Id": one float32 vector or a uint8 image
+env = sparse(make("Pendulum-v1"), lambda env, observation, info: observation[0] > 0.99)  # a sparse task of your own
 
-with Population("AntStand", seeds=range(10)) as population:    # ten members, in worker processes where that is faster
-    observation = population.reset()                           # (10, 1, 29): members, environments each, observation
-    population.send(np.zeros((10, 1, 8), np.float32))          # ... learn while they step ...
-    step = population.receive()                                # final_observation stands beside observation\
+with Population("AntStand", seeds=range(10)) as population:  # ten members, in worker processes where that is faster
+    observation = population.reset()  # (10, 1, 29): members, environments each, observation
+    population.send(np.zeros((10, 1, 8), np.float32))  # ... learn while they step ...
+    step = population.receive()  # final_observation stands beside observation\
 """.splitlines()
 _SIZE = {"width": 240, "height": 240}
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sasr.randomness import stream_seed
 from sasr.tasks import worker as w
 from sasr.tasks.any_environment import Env, TaskLike, make, resolve, task_name
-from sasr.tasks.worker import Board, BoardShape, Brief, Stepper
+from sasr.tasks.worker import Bell, Board, BoardShape, Brief, Stepper
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from sasr.tasks.worker import main; main()"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -96,6 +96,7 @@ class Population:
         self._pending = self._started = False
         self._closed = ""
         self._request = 0
+        self._next_look = 0.0
         self._open(build)
 
     def reset(self, stream: str = "environment") -> NDArray[Any]:
@@ -153,8 +154,7 @@ class Population:
             self._stepper.close()
         for index, process in enumerate(self._processes):
             if process.poll() is None:
-                self._board.write(index, w.COMMAND, w.CLOSE)
-                self._board.publish(index, w.REQUEST, self._request + 1)
+                self._board.request(index, w.CLOSE, self._request + 1, self._bells[index])
         deadline = time.monotonic() + 1.0
         while time.monotonic() < deadline and any(process.poll() is None for process in self._processes):
             time.sleep(0.001)
@@ -193,40 +193,46 @@ class Population:
         )
         self._stepper: Stepper | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._reports: list[int] = []
-        board_file = w.anonymous_file(shape.offsets()[1]) if self.workers else -1
-        self._board = Board(shape, board_file)
-        self._finalizer = weakref.finalize(self, _end, self._processes, self._reports, os.getpid())
-        if not self.workers:
-            with self._blame():
-                self._stepper = Stepper(build, range(total), self._board, self.info_keys)
+        self._files: list[int] = []
+        self._finalizer = weakref.finalize(self, _end, self._processes, self._files, os.getpid())
+        if self.workers:
+            self._start_workers(shape, w.picklable(build))
             return
-        self._share = [range(total * k // self.workers, total * (k + 1) // self.workers) for k in range(self.workers)]
-        crowded = self.workers + 1 > _cores()
-        self._spin = 20e-6 if crowded else 1e-3
-        packed = w.picklable(build)
+        self._board = Board(shape)
+        with self._blame():
+            self._stepper = Stepper(build, range(total), self._board, self.info_keys)
+
+    def _start_workers(self, shape: BoardShape, build: bytes) -> None:
+        n, total = self.workers, shape.environments
+        self._share = [range(total * k // n, total * (k + 1) // n) for k in range(n)]
+        # Spinning beside more processes than cores would take the time from those who work.
+        self._spin = 20e-6 if n + 1 > _cores() else 1e-3
+        board_file = w.anonymous_file(shape.offsets()[1])
+        self._board = Board(shape, board_file)
+        self._bell = Bell.new()
+        self._bells: list[Bell] = []
+        self._reports: list[int] = []
+        self._files += [board_file, self._bell.sleeper_end, self._bell.ringer_end]
         try:
             for index, indices in enumerate(self._share):
                 self._board.write(index, w.DONE, -1)
-                report = w.anonymous_file()
+                bell, report = Bell.new(), w.anonymous_file()
+                self._bells.append(bell)
                 self._reports.append(report)
-                brief = Brief(
-                    index, indices, shape, board_file, report, self.info_keys, self._spin, os.getpid(), packed
-                )
+                self._files += [bell.sleeper_end, bell.ringer_end, report]
+                ends = (board_file, report, bell.sleeper_end, self._bell.ringer_end)
+                brief = Brief(index, indices, shape, *ends, self.info_keys, self._spin, os.getpid(), build)
                 self._processes.append(_start(brief))
             self._await_workers(0)
         except BaseException:
             self._finalizer()
             raise
-        finally:
-            os.close(board_file)
 
     def _command(self, command: int) -> None:
         self._pending = True
         self._request += 1
         for index in range(self.workers):
-            self._board.write(index, w.COMMAND, command)
-            self._board.publish(index, w.REQUEST, self._request)
+            self._board.request(index, command, self._request, self._bells[index])
         self._in_process = command
 
     def _await(self) -> None:
@@ -238,11 +244,14 @@ class Population:
         self._pending = False
 
     def _await_workers(self, request: int) -> None:
-        for index in range(self.workers):
-            self._board.wait(index, w.DONE, request, spin=self._spin, watch=self._watch)
+        self._board.wait_for_all(request, self._bell, self._spin, self._watch)
 
     def _watch(self) -> None:
-        """Raise for a worker that failed or is gone."""
+        """Raise for a worker that failed or is gone; asked often, it looks every 10 ms."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + 0.01
         for index, process in enumerate(self._processes):
             failed = self._board.read(index, w.FAILED)
             code = None if failed else process.poll()
@@ -323,7 +332,7 @@ def _start(brief: Brief) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", _START, json.dumps([str(Path(path).absolute()) for path in sys.path])],
         stdin=subprocess.PIPE,
-        pass_fds=(brief.board_file, brief.report_file),
+        pass_fds=(brief.board_file, brief.report_file, brief.own_bell, brief.population_bell),
         env=os.environ | _ONE_THREAD,
         start_new_session=True,
     )
@@ -334,7 +343,7 @@ def _start(brief: Brief) -> subprocess.Popen[bytes]:
     return process
 
 
-def _end(processes: list[subprocess.Popen[bytes]], reports: list[int], owner: int) -> None:
+def _end(processes: list[subprocess.Popen[bytes]], files: list[int], owner: int) -> None:
     if os.getpid() != owner:
         return  # a fork of the owner: the workers are not its own
     for process in processes:
@@ -344,10 +353,10 @@ def _end(processes: list[subprocess.Popen[bytes]], reports: list[int], owner: in
         if process.stdin:
             with suppress(BrokenPipeError):
                 process.stdin.close()
-    for report in reports:
-        os.close(report)
+    for file in files:
+        os.close(file)
     processes.clear()
-    reports.clear()
+    files.clear()
 
 
 def _cores() -> int:

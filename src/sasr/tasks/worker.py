@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import itertools
 import math
 import mmap
 import os
 import pickle
-import platform
 import select
 import signal
 import sys
@@ -27,8 +27,8 @@ from sasr.tasks.any_environment import Env
 RESET, STEP, CLOSE = 1, 2, 3
 
 # Words of a worker's line on the board.
-REQUEST, DONE, COMMAND, BUSY_WITH, FAILED = range(5)
-_LINE = 8  # words; 64 bytes, so that no two workers write to one cache line
+REQUEST, DONE, COMMAND, BUSY_WITH, FAILED, ASLEEP = range(6)
+_LINE = 8  # words; 64 bytes, so that no two processes write to one cache line
 IDLE = -1
 
 
@@ -59,16 +59,46 @@ class BoardShape(NamedTuple):
         }
 
     def offsets(self) -> tuple[dict[str, int], int]:
-        """Where each array starts, after the workers' lines, and the size of the whole."""
-        at, starts = self.workers * _LINE * 8, {}
+        """Where each array starts, after the workers' and the population's lines, and the size of the whole."""
+        at, starts = (self.workers + 1) * _LINE * 8, {}
         for name, (shape, dtype) in self.fields().items():
             starts[name] = at
             at += -(-math.prod(shape) * np.dtype(dtype).itemsize // 64) * 64
         return starts, max(at, 64)
 
 
+class Bell:
+    """A pipe that one process sleeps on and others ring."""
+
+    def __init__(self, sleeper_end: int, ringer_end: int) -> None:
+        self.sleeper_end = sleeper_end
+        self.ringer_end = ringer_end
+        self._poll = select.poll()
+        if sleeper_end >= 0:
+            self._poll.register(sleeper_end, select.POLLIN)
+
+    @classmethod
+    def new(cls) -> Bell:
+        """A bell with both ends."""
+        ends = os.pipe()
+        for end in ends:
+            os.set_blocking(end, False)
+        return cls(*ends)
+
+    def ring(self) -> None:
+        """Wake the sleeper; a bell that rings already need not ring more, and a sleeper that is gone cannot hear."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self.ringer_end, b"!")
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep until it rings, or for that long."""
+        if self._poll.poll(seconds * 1000):
+            with contextlib.suppress(BlockingIOError):
+                os.read(self.sleeper_end, 4096)
+
+
 class Board:
-    """The memory that a population and its workers share: a line of control words for each worker, then the arrays."""
+    """The memory that a population and its workers share: a line of control words for each, then the arrays."""
 
     def __init__(self, shape: BoardShape, file: int = -1) -> None:
         starts, size = shape.offsets()
@@ -76,53 +106,88 @@ class Board:
         arrays = {
             name: np.ndarray(extent, dtype, memory, starts[name]) for name, (extent, dtype) in shape.fields().items()
         }
-        self.words = memoryview(memory)[: shape.workers * _LINE * 8].cast("q")
+        self.population = shape.workers  # its line is the last
+        self.all_done = [worker * _LINE + DONE for worker in range(shape.workers)]
+        self.words = memoryview(memory)[: (shape.workers + 1) * _LINE * 8].cast("q")
         self.seed, self.action, self.reward = arrays["seed"], arrays["action"], arrays["reward"]
         self.observation, self.final_observation = arrays["observation"], arrays["final_observation"]
         self.terminated, self.truncated = arrays["terminated"], arrays["truncated"]
         self.success, self.info = arrays["success"], arrays["info"]
 
-    def read(self, worker: int, word: int) -> int:
+    def read(self, line: int, word: int) -> int:
         """A control word."""
-        return int(self.words[worker * _LINE + word])
+        return int(self.words[line * _LINE + word])
 
-    def write(self, worker: int, word: int, value: int) -> None:
+    def write(self, line: int, word: int, value: int) -> None:
         """Set a control word."""
-        self.words[worker * _LINE + word] = value
+        self.words[line * _LINE + word] = value
 
-    def publish(self, worker: int, word: int, value: int) -> None:
-        """Set a control word such that whoever sees it also sees all that was written before it."""
+    def request(self, worker: int, command: int, number: int, bell: Bell) -> None:
+        """Ask a worker for something; all that was written before is seen by it."""
+        self.write(worker, COMMAND, command)
         fence()
-        self.words[worker * _LINE + word] = value
+        self.write(worker, REQUEST, number)
+        fence()
+        if self.read(worker, ASLEEP):
+            bell.ring()
 
-    def wait(self, worker: int, word: int, value: int, *, spin: float, watch: Callable[[], None]) -> None:
-        """Wait until a control word has reached `value`, watching now and then.
+    def done(self, worker: int, number: int, bell: Bell) -> None:
+        """A worker's answer; the last worker to give it wakes the population."""
+        fence()
+        self.write(worker, DONE, number)
+        fence()
+        if self.read(self.population, ASLEEP) and self._reached(self.all_done, number):
+            bell.ring()
 
-        Spins for `spin` seconds, then sleeps an eighth of the time already waited, at most 1 ms, again and again.
-        A short wait costs no switch of processes, a long one almost no processor time, and none ends much too late.
+    def wait_for_request(self, worker: int, number: int, bell: Bell, spin: float) -> None:
+        """Come back when there is something to do."""
+        self._wait(worker, [worker * _LINE + REQUEST], number, bell, spin, _nothing)
+
+    def wait_for_all(self, number: int, bell: Bell, spin: float, watch: Callable[[], None]) -> None:
+        """Come back when every worker is done, looking after them now and then."""
+        self._wait(self.population, self.all_done, number, bell, spin, watch)
+
+    def _reached(self, indices: Sequence[int], number: int) -> bool:
+        words = self.words
+        for index in indices:  # noqa: SIM110  (a generator would cost as much as ten of these)
+            if words[index] < number:
+                return False
+        return True
+
+    def _wait(
+        self, line: int, indices: Sequence[int], number: int, bell: Bell, spin: float, watch: Callable[[], None]
+    ) -> None:
+        """Spin for a while, since the answer is often near, then sleep until the bell rings.
+
+        A short wait costs no switch of processes, a long one no processor time.
         """
-        words, index = self.words, worker * _LINE + word
         start = time.perf_counter()
-        while words[index] < value:
-            waited = time.perf_counter() - start
-            if waited > spin:
+        while not self._reached(indices, number):
+            if time.perf_counter() - start > spin:
+                self.write(line, ASLEEP, 1)
+                fence()
+                # Whoever answers after this look sees the sleeper and rings; the limit is for those who died.
+                if not self._reached(indices, number):
+                    bell.sleep(0.01)
+                self.write(line, ASLEEP, 0)
                 watch()
-                time.sleep(min(waited / 8, 1e-3))
         fence()
 
 
 _lock = threading.Lock()
-_stores_in_order = platform.machine().lower() in ("x86_64", "amd64", "i686")
 
 
 def fence() -> None:
-    """Keep reads and writes before it apart from those after it, on machines that would reorder them."""
-    if not _stores_in_order:
-        # One pass would let both sides slip into the locked region; a release followed by an acquire lets neither.
-        with _lock:
-            pass
-        with _lock:
-            pass
+    """Keep the reads and writes before it apart from those after it, as processors need not do."""
+    # One pass would let both sides slip into the locked region; a release followed by an acquire lets neither.
+    with _lock:
+        pass
+    with _lock:
+        pass
+
+
+def _nothing() -> None:
+    pass
 
 
 def anonymous_file(size: int = 0) -> int:
@@ -199,6 +264,10 @@ class Brief(NamedTuple):
     board: BoardShape
     board_file: int
     report_file: int
+    own_bell: int
+    """The end of a pipe that the worker sleeps on."""
+    population_bell: int
+    """The end of a pipe that wakes the population."""
     info_keys: tuple[str, ...]
     spin: float
     parent: int
@@ -215,46 +284,44 @@ def main() -> None:
         os._exit(1)  # the population went before it could say anything
     threading.Thread(target=_follow_parent, args=(brief.parent,), daemon=True).start()
     board = Board(brief.board, brief.board_file)
+    own, population = Bell(brief.own_bell, -1), Bell(-1, brief.population_bell)
     with os.fdopen(brief.report_file, "w") as report:
         faulthandler.enable(report)  # a crash in a simulator leaves its Python stack there
         try:
-            _serve(brief, board)
+            _serve(brief, board, own, population)
         except BaseException:
             report.write(traceback.format_exc())
             report.flush()
-            board.publish(brief.worker, FAILED, 1)
+            fence()
+            board.write(brief.worker, FAILED, 1)
+            population.ring()
     sys.stdout.flush()
     os._exit(0)  # nothing is left to be saved, and some simulators crash on the ordinary way out
 
 
-def _serve(brief: Brief, board: Board) -> None:
-    stepper = Stepper(pickle.loads(brief.build), brief.indices, board, brief.info_keys, brief.worker)
-    done = 0
-    board.publish(brief.worker, DONE, done)
-    while True:
-        board.wait(brief.worker, REQUEST, done + 1, spin=brief.spin, watch=_nothing)
-        command = board.read(brief.worker, COMMAND)
+def _serve(brief: Brief, board: Board, own: Bell, population: Bell) -> None:
+    worker = brief.worker
+    stepper = Stepper(pickle.loads(brief.build), brief.indices, board, brief.info_keys, worker)
+    board.done(worker, 0, population)
+    for number in itertools.count(1):
+        board.wait_for_request(worker, number, own, brief.spin)
+        command = board.read(worker, COMMAND)
         if command == CLOSE:
             stepper.close()
             return
         (stepper.step if command == STEP else stepper.reset)()
-        done += 1
-        board.publish(brief.worker, DONE, done)
+        board.done(worker, number, population)
 
 
 def _follow_parent(parent: int) -> None:
     """End with the parent: its end of standard input closes with it, or, where a fork holds a copy, its id changes."""
     closed = select.poll()
-    closed.register(sys.stdin.fileno(), select.POLLIN | select.POLLHUP)
+    closed.register(sys.stdin.fileno(), 0)  # a hang-up is always told
     while not closed.poll(1000) and os.getppid() == parent:
         pass
     with contextlib.suppress(Exception):
         faulthandler.disable()
     os._exit(1)
-
-
-def _nothing() -> None:
-    pass
 
 
 def picklable(build: Callable[[], Any]) -> bytes:
