@@ -34,8 +34,8 @@ format: .venv/dev
 	$(BIN)/ruff check --fix .
 
 bench: .venv/dev          ## side-by-side speed figures, JSON under benchmarks/results
-	$(BIN)/python benchmarks/estimators.py
-	$(BIN)/python benchmarks/feature_error.py
+	$(BIN)/python -m benchmarks.estimators
+	$(BIN)/python -m benchmarks.feature_error
 
 clean:
 	rm -rf .venv runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

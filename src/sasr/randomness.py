@@ -55,7 +55,7 @@ class MemberStreams(nn.Module):
         saved = cast(Tensor, state).cpu()
         if saved.shape == self.get_extra_state().shape:
             for generator, own in zip(self.generators, saved, strict=True):
-                generator.set_state(own)
+                generator.set_state(own.clone())  # torch reads a view from the start of its storage, and crashes
             return
         # A state saved on another kind of device can't be continued there; start a stream that depends on it instead.
         for index, generator in enumerate(self.generators):
@@ -69,7 +69,7 @@ class MemberStreams(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         saved = state.pop("_saved")
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self.generators = [torch.Generator(device) for device, _ in saved]
         for generator, (_, own) in zip(self.generators, saved, strict=True):
             generator.set_state(own)

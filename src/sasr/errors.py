@@ -1,0 +1,18 @@
+"""Errors that name the value and the fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def unknown_name(what: str, name: object, options: Iterable[str]) -> ValueError:
+    """An error for a name that is none of `options`, with the closest one.
+
+    >>> unknown_name("preset", "papper", ["auto", "authors", "paper"])
+    ValueError("preset 'papper' is unknown; did you mean 'paper'? One of: auto, authors, paper")
+    """
+    known = list(options)
+    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+    hint = f" did you mean {close[0]!r}?" if close else ""
+    return ValueError(f"{what} {name!r} is unknown;{hint} One of: {', '.join(known)}")

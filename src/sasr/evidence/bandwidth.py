@@ -1,0 +1,130 @@
+"""Rules that choose the kernel's bandwidth h from the states at hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from sasr.errors import unknown_name
+from sasr.evidence.kernels import Kernel
+
+RuleName = Literal["dimension", "median", "silverman_paper", "silverman", "scott", "likelihood"]
+SAMPLE = 1000
+"""States a rule looks at, at most: pairwise rules cost SAMPLE²."""
+
+
+@dataclass(frozen=True)
+class LinearSchedule:
+    """h falls linearly from `start` to `end` over the first `steps` observed states (paper, ablation on h)."""
+
+    start: float = 0.5
+    end: float = 0.1
+    steps: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        if not (self.start > 0.0 and self.end > 0.0 and self.steps >= 1):
+            raise ValueError(f"{self}: start and end must be above 0 and steps at least 1; the paper goes 0.5 → 0.1")
+
+    def at(self, observed: float) -> float:
+        """Bandwidth after `observed` states.
+
+        >>> round(LinearSchedule(0.5, 0.1, 1000).at(500), 6)
+        0.3
+        """
+        return self.start + min(1.0, observed / self.steps) * (self.end - self.start)
+
+
+Bandwidth = float | LinearSchedule | RuleName
+
+
+def mean_std(states: Tensor) -> float:
+    """The states' standard deviation, averaged over features."""
+    return float(states.double().std(dim=0, correction=0).mean())
+
+
+def dimension_rule(states: Tensor, kernel: Kernel) -> float:
+    """The kernel's bandwidth for standardised states of this many features: 0.5·√k for the Gaussian."""
+    return kernel.dimension_bandwidth(states.shape[1])
+
+
+def silverman_paper(states: Tensor, kernel: Kernel) -> float:
+    """1.06·σ·N^(−1/5), as the paper's appendix writes it: the rule for one dimension, whatever k is."""
+    return 1.06 * mean_std(states) * math.pow(len(states), -1 / 5)
+
+
+def silverman(states: Tensor, kernel: Kernel) -> float:
+    """σ·(4/((k+2)N))^(1/(k+4)), Silverman's rule for k dimensions."""
+    n, k = states.shape
+    return mean_std(states) * math.pow(4.0 / ((k + 2.0) * n), 1.0 / (k + 4.0))
+
+
+def scott(states: Tensor, kernel: Kernel) -> float:
+    """σ·N^(−1/(k+4)), Scott's rule for k dimensions."""
+    n, k = states.shape
+    return mean_std(states) * math.pow(n, -1.0 / (k + 4.0))
+
+
+def median_heuristic(states: Tensor, kernel: Kernel) -> float:
+    """Median distance between distinct states over √2, so that a Gaussian kernel is e⁻¹ there."""
+    distance = torch.pdist(states)
+    distance = distance[distance > 0]
+    return float(distance.median()) / math.sqrt(2.0) if len(distance) else 0.0
+
+
+def leave_one_out_likelihood(states: Tensor, kernel: Kernel) -> float:
+    """The h under which each state is most likely given the others, on a grid around the median heuristic.
+
+    Repeated states make ever smaller bandwidths ever likelier, so each state counts once.
+    """
+    states = torch.unique(states, dim=0)[:SAMPLE]
+    centre = median_heuristic(states, kernel)
+    n, k = states.shape
+    if n < 3 or centre == 0.0:
+        return centre
+
+    def log_likelihood(h: float) -> float:
+        others = kernel.value(states, states, h).double().fill_diagonal_(0.0).sum(1) / (n - 1)
+        # A state beyond the reach of all others ends the search for smaller h, as it should, without log(0).
+        return float(others.clamp(min=1e-300).log().mean()) - kernel.log_mass(k, h)
+
+    grid = [centre * math.exp2(step / 4.0) for step in range(-24, 13)]
+    return max(grid, key=log_likelihood)
+
+
+RULES: dict[str, Callable[[Tensor, Kernel], float]] = {
+    "dimension": dimension_rule,
+    "median": median_heuristic,
+    "silverman_paper": silverman_paper,
+    "silverman": silverman,
+    "scott": scott,
+    "likelihood": leave_one_out_likelihood,
+}
+
+
+def check_bandwidth(bandwidth: Bandwidth) -> None:
+    """Raise a ValueError with the fix if `bandwidth` can't be one."""
+    if isinstance(bandwidth, str):
+        if bandwidth not in RULES:
+            raise unknown_name("bandwidth rule", bandwidth, RULES)
+    elif not isinstance(bandwidth, LinearSchedule) and not (bandwidth > 0.0 and math.isfinite(bandwidth)):
+        raise ValueError(f"bandwidth={bandwidth} must be above 0; the paper uses 0.2, 'dimension' adapts to the states")
+
+
+def choose_bandwidth(bandwidth: Bandwidth, states: Tensor, kernel: Kernel, observed: float) -> float:
+    """The bandwidth for these mapped states (n, k) after `observed` states in all."""
+    if isinstance(bandwidth, LinearSchedule):
+        return bandwidth.at(observed)
+    if not isinstance(bandwidth, str):
+        return bandwidth
+    n = len(states)
+    if n > SAMPLE:
+        # Evenly spaced rather than random: the choice then depends on the states alone.
+        states = states[torch.linspace(0, n - 1, SAMPLE, device=states.device).long()]
+    h = RULES[bandwidth](states, kernel)
+    # All states alike: any bandwidth gives the same counts.
+    return h if h > 0.0 and math.isfinite(h) else 1.0

@@ -1,0 +1,106 @@
+"""The ledger: retained states, the way they are mapped, and the counts over them, kept in step with each other."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from sasr.evidence.bandwidth import Bandwidth, LinearSchedule, choose_bandwidth
+from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
+from sasr.evidence.kernels import Kernel
+from sasr.evidence.normaliser import StateNormaliser
+from sasr.experience.retained import OUTCOMES, ReplayFlags, Retained, StatePool
+
+Scaling = Literal["sum", "density"]
+SCHEDULE_STEP = 0.05
+"""A scheduled bandwidth that moved by this share makes the sums be rebuilt: about 32 times on the way 0.5 → 0.1."""
+
+
+class Ledger(nn.Module):
+    """Counts of P members' states in successes and failures, for states as raw as the environment gave them.
+
+    The sums are rebuilt from the retained states once as many states came (or went) as they were last built from: only
+    then the standardisation and the bandwidth are renewed. Growing evidence is thus rebuilt each time it has doubled,
+    and the work per state stays constant on average.
+    """
+
+    until_rebuild: Tensor  # (P,) int64, how many more states may come or go before the sums are rebuilt
+    rebuilds: Tensor  # (P,) int64
+
+    def __init__(
+        self,
+        store: StatePool | ReplayFlags,
+        normaliser: StateNormaliser,
+        counts: Counts,
+        kernel: Kernel,
+        bandwidth: Bandwidth,
+        *,
+        scaling: Scaling = "sum",
+        burn_in: int = 0,
+    ) -> None:
+        super().__init__()
+        self.store, self.normaliser, self.estimator = store, normaliser, counts
+        self.kernel, self.bandwidth = kernel, bandwidth
+        self.scaling, self.burn_in = scaling, burn_in
+        members = len(counts.size)
+        self.register_buffer("until_rebuild", torch.ones(members, dtype=torch.int64))
+        self.register_buffer("rebuilds", torch.zeros(members, dtype=torch.int64))
+
+    @property
+    def h(self) -> Tensor:
+        """The bandwidths in force, (P,)."""
+        if isinstance(self.estimator, ExactCounts):
+            return self.estimator.bandwidth
+        return cast(LinearCounts | SquaredCounts, self.estimator).features.bandwidth
+
+    def add(self, member: int, outcome: int, items: Tensor) -> None:
+        """Keep what `items` (n, …) stand for as evidence of an outcome."""
+        states = cast(Retained, self.store).append(member, outcome, items)
+        self.until_rebuild[member] -= len(states)
+        if self._is_due(member):
+            self.rebuild(member)
+        else:
+            self.estimator.add(member, outcome, self.normaliser.of_member(member, states))
+
+    def release(self, member: int, slot: int) -> None:
+        """Forget a replay slot that is about to be overwritten."""
+        released = cast(ReplayFlags, self.store).release(member, slot)
+        if released is not None:
+            outcome, state = released
+            self.until_rebuild[member] -= 1
+            self.estimator.remove(member, outcome, self.normaliser.of_member(member, state))
+
+    def rebuild(self, member: int) -> None:
+        """Renew one member's standardisation and bandwidth and sum its retained states anew."""
+        store = cast(Retained, self.store)
+        self.normaliser.freeze(member)
+        mapped = [self.normaliser.of_member(member, store.select(member, outcome)) for outcome in OUTCOMES]
+        observed = float(self.normaliser.count[member])
+        self.h[member] = choose_bandwidth(self.bandwidth, torch.cat(mapped), self.kernel, observed)
+        self.estimator.clear(member)
+        for outcome, states in zip(OUTCOMES, mapped, strict=True):
+            self.estimator.add(member, outcome, states)
+        self.until_rebuild[member] = sum(len(states) for states in mapped)
+        self.rebuilds[member] += 1
+
+    def raw(self, states: Tensor) -> Tensor:
+        """Estimates (P, B, 2) of states (P, B, k) before clamping."""
+        return self.estimator.raw(self.normaliser(states))
+
+    def counts(self, states: Tensor) -> Tensor:
+        """Counts Ñ_S and Ñ_F, (P, B, 2), of states (P, B, k)."""
+        size = self.estimator.size[:, None, :]  # (P, 1, 2)
+        total = self.raw(states).clamp(min=0.0) * (size > self.burn_in)
+        if self.scaling == "density":
+            # Paper, equation for Ñ_X: N/|D_X| · Σ K, with N all states observed so far.
+            total = total * (self.normaliser.count[:, None, None] / size.clamp(min=1)).float()
+        return total
+
+    def _is_due(self, member: int) -> bool:
+        if isinstance(self.bandwidth, LinearSchedule):
+            wanted = self.bandwidth.at(float(self.normaliser.count[member]))
+            if abs(wanted / float(self.h[member]) - 1.0) > SCHEDULE_STEP:
+                return True
+        return int(self.until_rebuild[member]) <= 0

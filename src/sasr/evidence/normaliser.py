@@ -1,0 +1,69 @@
+"""Running mean and variance of states, and the frozen standardisation that the stored sums were made with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+CONSTANT = 1e-8  # a feature whose spread is below this share of its size is called constant
+
+
+class StateNormaliser(nn.Module):
+    """Standardises states of P members: (s − mean)/std, clipped.
+
+    Statistics move with every observed state, but a kernel sum is only valid for states mapped the same way as those
+    in it. So states are mapped by a frozen copy, renewed by `freeze` when the sums are rebuilt.
+    """
+
+    count: Tensor  # (P,) float64
+    mean: Tensor  # (P, k) float64
+    spread: Tensor  # (P, k) float64, sum of squared deviations from the mean
+    centre: Tensor  # (P, k) float32, frozen
+    scale: Tensor  # (P, k) float32, frozen
+
+    def __init__(self, members: int, k: int, *, enabled: bool, clip: float, device: torch.device | None = None) -> None:
+        super().__init__()
+        self.enabled, self.clip = enabled, clip
+        shape = (members, k)
+        self.register_buffer("count", torch.zeros(members, dtype=torch.float64, device=device))
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64, device=device))
+        self.register_buffer("spread", torch.zeros(shape, dtype=torch.float64, device=device))
+        self.register_buffer("centre", torch.zeros(shape, device=device))
+        self.register_buffer("scale", torch.ones(shape, device=device))
+
+    def observe(self, states: Tensor, valid: Tensor | None = None) -> None:
+        """Merge states (P, n, k) into the statistics by Chan's rule, leaving out those that are not valid (P, n)."""
+        weight = torch.ones(states.shape[:2], device=states.device) if valid is None else valid
+        weight = weight.double()[..., None]
+        new = weight.sum(1)  # (P, 1)
+        states = torch.where(weight > 0, states.double(), 0.0)  # 0 · NaN would still be NaN
+        mean = states.sum(1) / new.clamp(min=1.0)
+        spread = ((states - mean[:, None]) ** 2 * weight).sum(1)
+        total = (self.count[:, None] + new).clamp(min=1.0)
+        delta = mean - self.mean
+        self.spread += torch.where(new > 0, spread + delta**2 * self.count[:, None] * new / total, 0.0)
+        self.mean += torch.where(new > 0, delta * new / total, 0.0)
+        self.count += new[:, 0]
+
+    def freeze(self, member: int) -> None:
+        """From now on map this member's states by the statistics as they are."""
+        if not self.enabled or self.count[member] < 1:
+            return
+        mean, std = self.mean[member], (self.spread[member] / self.count[member]).sqrt()
+        # A constant feature says nothing yet; a unit scale keeps it at 0 without blowing rounding errors up.
+        std = torch.where(std > CONSTANT * mean.abs().clamp(min=1.0), std, 1.0)
+        self.centre[member] = mean.float()
+        self.scale[member] = std.float()
+
+    def of_member(self, member: int, states: Tensor) -> Tensor:
+        """One member's states (n, k), mapped."""
+        return self._map(states, self.centre[member], self.scale[member])
+
+    def forward(self, states: Tensor) -> Tensor:
+        """States (P, B, k), mapped."""
+        return self._map(states, self.centre[:, None], self.scale[:, None])
+
+    def _map(self, states: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
+        if not self.enabled:
+            return states.float()
+        return ((states.float() - centre) / scale).clamp(-self.clip, self.clip)

@@ -1,0 +1,64 @@
+"""Registered buffers that grow, and a loader that refuses a foreign state before it touches anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class GrowingModule(nn.Module):
+    """A module some of whose buffers double along one axis as data arrives; `state_dict` keeps their size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.growing: dict[str, int] = {}
+
+    def register_growing(self, name: str, tensor: Tensor, axis: int) -> None:
+        """Register a buffer that may be longer along `axis` in a saved state than here."""
+        self.register_buffer(name, tensor)
+        self.growing[name] = axis
+
+    def grow(self, name: str, needed: int) -> None:
+        """Make room for `needed` entries along the buffer's axis, doubling so that appends cost O(1) on average."""
+        old: Tensor = getattr(self, name)
+        axis = self.growing[name]
+        if needed <= old.shape[axis]:
+            return
+        shape = list(old.shape)
+        shape[axis] = max(needed, 2 * old.shape[axis])
+        new = torch.zeros(shape, dtype=old.dtype, device=old.device)
+        new.narrow(axis, 0, old.shape[axis]).copy_(old)
+        setattr(self, name, new)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        for name in self.growing:
+            saved, own = state_dict.get(prefix + name), getattr(self, name)
+            if saved is not None and saved.shape != own.shape:
+                setattr(self, name, torch.zeros(saved.shape, dtype=own.dtype, device=own.device))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def check_state(module: nn.Module, state: Mapping[str, Any]) -> None:
+    """Raise a ValueError that names the first entry of `state` that `module` could not take; change nothing."""
+    own = module.state_dict()
+    missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    fix = "bind this shaper to the same spaces, seeds and settings as the saved one first"
+    if missing or unknown:
+        raise ValueError(f"this state_dict is of another shaper: missing {missing[:3]}, unknown {unknown[:3]}; {fix}")
+    axes = {
+        f"{path}.{name}".lstrip("."): axis
+        for path, part in module.named_modules()
+        if isinstance(part, GrowingModule)
+        for name, axis in part.growing.items()
+    }
+    for key, tensor in own.items():
+        if key.endswith("_extra_state"):
+            continue
+        expected, found = list(tensor.shape), list(state[key].shape)
+        if key in axes and len(found) == len(expected):
+            expected[axes[key]] = found[axes[key]]
+        if expected != found:
+            raise ValueError(f"state_dict entry {key!r} has shape {tuple(found)}, expected {tuple(expected)}; {fix}")

@@ -1,0 +1,97 @@
+"""Where retained states live: in a pool of their own, or marked in the host's replay buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sasr.experience.growing import GrowingModule
+
+SUCCESS, FAILURE = 0, 1  # the order of the last axis of every pair of counts, as in Beta(N_S + 1, N_F + 1)
+OUTCOMES = (SUCCESS, FAILURE)
+
+
+class Retained(Protocol):
+    """The states kept for each member and outcome, as raw as the environment gave them."""
+
+    def append(self, member: int, outcome: int, items: Tensor) -> Tensor:
+        """Keep the states that `items` stand for and return them, (n, width)."""
+        ...
+
+    def select(self, member: int, outcome: int) -> Tensor:
+        """All states kept for this member and outcome, (n, width)."""
+        ...
+
+
+class StatePool(GrowingModule):
+    """Copies of the retained states of all members in one growing tensor, in order of arrival."""
+
+    states: Tensor  # (capacity, width)
+    owner: Tensor  # (capacity,) int32, 2 · member + outcome
+    size: Tensor  # () int64
+
+    def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        self.register_growing("states", torch.zeros((64, width), dtype=dtype, device=device), axis=0)
+        self.register_growing("owner", torch.zeros(64, dtype=torch.int32, device=device), axis=0)
+        self.register_buffer("size", torch.zeros((), dtype=torch.int64))
+
+    def append(self, member: int, outcome: int, items: Tensor) -> Tensor:
+        """Copy `items` (n, width) into the pool."""
+        start, end = int(self.size), int(self.size) + len(items)
+        self.grow("states", end)
+        self.grow("owner", end)
+        self.states[start:end] = items.to(self.states.dtype)
+        self.owner[start:end] = 2 * member + outcome
+        self.size.fill_(end)
+        return items
+
+    def select(self, member: int, outcome: int) -> Tensor:
+        """All states kept for this member and outcome, (n, width)."""
+        size = int(self.size)
+        return self.states[:size][self.owner[:size] == 2 * member + outcome]
+
+    def clear(self, member: int) -> None:
+        """Drop everything of one member; the others keep their order."""
+        size = int(self.size)
+        keep = torch.div(self.owner[:size], 2, rounding_mode="floor") != member
+        left = int(keep.sum())
+        self.states[:left] = self.states[:size][keep]
+        self.owner[:left] = self.owner[:size][keep]
+        self.size.fill_(left)
+
+
+class ReplayFlags(nn.Module):
+    """Marks on the host's replay slots (paper, "Time and Space Complexity"): one byte a slot, no state stored twice.
+
+    Evidence is then what the replay buffer still holds: a slot about to be overwritten must be released first.
+    """
+
+    flags: Tensor  # (P, capacity) uint8: 0 not evidence, otherwise 1 + outcome
+
+    def __init__(
+        self, members: int, capacity: int, read: Callable[[int, Tensor], Tensor], device: torch.device
+    ) -> None:
+        super().__init__()
+        self.read = read
+        self.register_buffer("flags", torch.zeros((members, capacity), dtype=torch.uint8, device=device))
+
+    def append(self, member: int, outcome: int, items: Tensor) -> Tensor:
+        """Mark the slots `items` (n,) and return the states they hold."""
+        self.flags[member, items] = outcome + 1
+        return self.read(member, items)
+
+    def select(self, member: int, outcome: int) -> Tensor:
+        """All states marked for this member and outcome, (n, width), in slot order."""
+        return self.read(member, (self.flags[member] == outcome + 1).nonzero()[:, 0])
+
+    def release(self, member: int, slot: int) -> tuple[int, Tensor] | None:
+        """Unmark a slot that is about to be overwritten; its outcome and state (1, width) if it was evidence."""
+        flag = int(self.flags[member, slot])
+        if flag == 0:
+            return None
+        self.flags[member, slot] = 0
+        return flag - 1, self.read(member, torch.tensor([slot], device=self.flags.device))

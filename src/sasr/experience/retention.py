@@ -1,0 +1,46 @@
+"""Which states of a finished segment are kept as evidence: a share φ of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+RetentionName = Literal["random", "strided", "authors"]
+
+
+def keep_random(length: int, share: float, generator: torch.Generator) -> Tensor:
+    """A uniform subset without replacement; the fractional part of φ·length is rounded up by chance, so φ is exact."""
+    device = generator.device
+    wanted = share * length
+    chance = torch.rand((), generator=generator, device=device)
+    count = min(length, int(wanted) + int(chance < wanted - int(wanted)))
+    return torch.randperm(length, generator=generator, device=device)[:count].sort().values
+
+
+def keep_strided(length: int, share: float, generator: torch.Generator) -> Tensor:
+    """Every round(1/φ)-th state from the first.
+
+    >>> keep_strided(25, 0.1, torch.Generator()).tolist()
+    [0, 10, 20]
+    """
+    return torch.arange(0, length, round(1.0 / share), device=generator.device)
+
+
+def keep_as_authors(length: int, share: float, generator: torch.Generator) -> Tensor:
+    """The released code: stride int(1/φ) + 1, and a segment no longer than the stride is dropped.
+
+    >>> keep_as_authors(11, 0.1, torch.Generator()).tolist(), keep_as_authors(12, 0.1, torch.Generator()).tolist()
+    ([], [0, 11])
+    """
+    stride = int(1.0 / share) + 1
+    return torch.arange(0, length if length > stride else 0, stride, device=generator.device)
+
+
+RETENTION: dict[str, Callable[[int, float, torch.Generator], Tensor]] = {
+    "random": keep_random,
+    "strided": keep_strided,
+    "authors": keep_as_authors,
+}

@@ -1,0 +1,64 @@
+"""How observations and actions become the flat vectors a kernel can compare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+_WORKS = "a kernel compares vectors: use Box, MultiBinary, or a Dict of those (flattened key by key)"
+
+
+def state_width(space: gym.Space[Any]) -> int:
+    """Number of entries k of a flattened observation.
+
+    >>> state_width(gym.spaces.Dict(goal=gym.spaces.Box(-1, 1, (3,)), observation=gym.spaces.Box(-1, 1, (10,))))
+    13
+    """
+    if isinstance(space, gym.spaces.Dict):
+        return sum(state_width(part) for part in space.spaces.values())
+    if isinstance(space, gym.spaces.Box | gym.spaces.MultiBinary):
+        return int(np.prod(space.shape))
+    hint = "; wrap the environment with gymnasium.wrappers.FlattenObservation to one-hot it"
+    takes_hint = isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete)
+    raise TypeError(f"observation space {space} is not supported: {_WORKS}{hint if takes_hint else ''}")
+
+
+def state_dtype(space: gym.Space[Any]) -> torch.dtype:
+    """The type states are kept in: bytes stay bytes, all else is float32."""
+    return torch.uint8 if space.dtype == np.uint8 else torch.float32
+
+
+def action_width(space: gym.Space[Any]) -> int:
+    """Number of entries of a flattened action; a discrete action is one-hot."""
+    if isinstance(space, gym.spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, gym.spaces.Box):
+        return int(np.prod(space.shape))
+    raise TypeError(f"action space {space} is not supported by R(s, a): use Box or Discrete, or shape by state alone")
+
+
+def flatten_actions(space: gym.Space[Any], action: Tensor, leading: int) -> Tensor:
+    """Actions with `leading` leading axes as float vectors."""
+    if isinstance(space, gym.spaces.Discrete):
+        index = action.reshape(action.shape[:leading]).long() - int(space.start)
+        return one_hot(index, int(space.n)).float()
+    return action.flatten(leading).float() if action.dim() > leading else action.unsqueeze(-1).float()
+
+
+def flatten_observations(space: gym.Space[Any], obs: NDArray[Any] | Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """A stack of n observations, Dict ones included, as one (n, k) array."""
+    if isinstance(space, gym.spaces.Dict):
+        assert isinstance(obs, Mapping)
+        parts = [flatten_observations(part, obs[key]) for key, part in space.spaces.items()]
+        return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
+    assert not isinstance(obs, Mapping)
+    array = np.asarray(obs)
+    return array.reshape(len(array), math.prod(array.shape[1:]))

@@ -1,0 +1,76 @@
+"""What crosses the borders of the package: one step of a population, one sampled batch, and the host that runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import gymnasium as gym
+import torch
+from torch import Tensor
+
+
+class Transition(NamedTuple):
+    """One step of E environments of each of P members, as it was taken."""
+
+    obs: Tensor  # (P, E, *obs_shape)
+    action: Tensor  # (P, E, *action_shape)
+    reward: Tensor  # (P, E) the environment's own reward
+    next_obs: Tensor  # (P, E, *obs_shape) the episode's last observation where it ended, never the reset one
+    terminated: Tensor  # (P, E) bool, the task ended; a time limit is not in here
+    truncated: Tensor  # (P, E) bool, the episode was cut off
+    valid: Tensor | None = None  # (P, E) bool, False on the dead step that autoreset inserts; None: all valid
+    success: Tensor | None = None  # (P, E) bool, the environment's info["is_success"]; None: judge by reward alone
+    slot: Tensor | None = None  # (P, E) int64, where the host's replay buffer has stored this step
+
+
+class Batch(NamedTuple):
+    """B sampled transitions of each of P members."""
+
+    obs: Tensor  # (P, B, *obs_shape)
+    action: Tensor  # (P, B, *action_shape)
+    reward: Tensor  # (P, B) the environment's own reward
+    next_obs: Tensor  # (P, B, *obs_shape)
+    terminated: Tensor  # (P, B) bool, the task ended; a time limit is not in here
+
+
+class ReplayView(Protocol):
+    """Read access to the states a host already stores, so that a shaper need not store them again."""
+
+    capacity: int
+    """Slots per member; a slot is one step of one environment."""
+
+    def read(self, member: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Observations (n, *obs_shape) and actions (n, *action_shape) now stored in `slots` of `member`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What a shaper must know about the agent and environments it is bound to."""
+
+    observation_space: gym.Space[object]
+    action_space: gym.Space[object]
+    seeds: tuple[int, ...] = (0,)
+    """One seed for each of the P members."""
+    envs: int = 1
+    """Environments E per member."""
+    device: torch.device = torch.device("cpu")
+    """Where batches and transitions will be."""
+    discount: float = 0.99
+    """The agent's discount factor γ."""
+    replay: ReplayView | None = None
+    """The host's replay buffer, for shapers that mark states in it instead of keeping their own."""
+
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise ValueError("seeds=() has no members; give one seed per member, such as seeds=(0,)")
+        if self.envs < 1:
+            raise ValueError(f"envs={self.envs} must be at least 1 environment per member")
+        if not 0.0 <= self.discount < 1.0:
+            raise ValueError(f"discount={self.discount} must be in [0, 1); 0.99 is the usual one")
+
+    @property
+    def members(self) -> int:
+        """The size P of the population."""
+        return len(self.seeds)

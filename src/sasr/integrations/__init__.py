@@ -1,0 +1,1 @@
+"""SASR inside other people's agents."""

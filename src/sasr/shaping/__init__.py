@@ -1,0 +1,22 @@
+"""From counts to shaped rewards."""
+
+from sasr.shaping.beta import beta_draw, beta_mean
+from sasr.shaping.checks import check_shaper
+from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest
+from sasr.shaping.presets import PRESETS, SasrConfig, preset_config
+from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.sasr import SASR
+
+__all__ = [
+    "PRESETS",
+    "SASR",
+    "Diagnosis",
+    "RewardShaper",
+    "SasrConfig",
+    "beta_draw",
+    "beta_mean",
+    "check_shaper",
+    "diagnose",
+    "preset_config",
+    "suggest",
+]

@@ -1,0 +1,149 @@
+"""`check_shaper`: does a reward shaper keep its promises? What Gymnasium's `check_env` is for environments."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Mapping
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor
+
+from sasr.experience.transition import Batch, Host, Transition
+from sasr.shaping.protocol import RewardShaper
+
+MEMBERS, ENVS, BATCH, STEPS = 3, 2, 8, 40
+OBSERVATION = gym.spaces.Box(-5.0, 5.0, (4,), np.float32)
+ACTION = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+
+def check_shaper(shaper: RewardShaper) -> None:
+    """Run a copy of an unbound shaper through a small made-up task; raise an AssertionError for a broken promise.
+
+    >>> from sasr import SASR
+    >>> check_shaper(SASR())
+    """
+    methods = ("bind", "observe", "shape", "update", "state_dict", "load_state_dict")
+    lacking = [method for method in methods if not callable(getattr(shaper, method, None))]
+    assert not lacking, f"{type(shaper).__name__} lacks {', '.join(lacking)} of the RewardShaper protocol"
+    before = _global_randomness()
+    trained = _trained(shaper, _steps())
+    batch = _batch()
+    _check_shape(trained, batch)
+    _check_purity(trained, batch)
+    _check_update(trained, batch)
+    _check_round_trip(shaper, trained, batch)
+    _check_members(shaper, batch)
+    assert before == _global_randomness(), "the shaper drew from a global generator; give it a generator of its own"
+
+
+def _check_shape(shaper: RewardShaper, batch: Batch) -> None:
+    bonus = shaper.shape(batch)
+    expected = (MEMBERS, BATCH)
+    assert isinstance(bonus, Tensor), f"shape must return a tensor, it returned {type(bonus).__name__}"
+    assert tuple(bonus.shape) == expected, f"shape must return (P, B) = {expected}, it returned {tuple(bonus.shape)}"
+    assert bonus.dtype == torch.float32, f"shape must return float32, it returned {bonus.dtype}"
+    assert not bonus.requires_grad, "shape must carry no gradient; wrap it in torch.no_grad()"
+    assert torch.isfinite(bonus).all(), "shape returned NaN or inf for ordinary states"
+
+
+def _check_purity(shaper: RewardShaper, batch: Batch) -> None:
+    kept_batch, kept_state = copy.deepcopy(batch), _state(shaper)
+    shaper.shape(batch)
+    same = all(torch.equal(a, b) for a, b in zip(kept_batch, batch, strict=True))
+    assert same, "shape changed the batch it was given; stored rewards are the environment's"
+    _assert_equal(kept_state, _state(shaper), "shape changed")
+
+
+def _check_update(shaper: RewardShaper, batch: Batch) -> None:
+    kept = copy.deepcopy(batch)
+    figures = shaper.update(batch)
+    assert isinstance(figures, Mapping), (
+        f"update must return a mapping of figures, it returned {type(figures).__name__}"
+    )
+    assert all(torch.equal(a, b) for a, b in zip(kept, batch, strict=True)), "update changed the batch it was given"
+    for name, figure in figures.items():
+        assert tuple(figure.shape) == (MEMBERS,), (
+            f"figure {name!r} must be (P,) = ({MEMBERS},), not {tuple(figure.shape)}"
+        )
+
+
+def _check_round_trip(unbound: RewardShaper, trained: RewardShaper, batch: Batch) -> None:
+    saved = copy.deepcopy(dict(trained.state_dict()))
+    for name, entry in saved.items():
+        assert isinstance(entry, Tensor), f"state_dict entry {name!r} must be a tensor: a checkpoint has no pickles"
+    restored = _bound(unbound)
+    restored.load_state_dict(saved)
+    # All entries, generators included: they are compared before either copy draws again.
+    _assert_equal(saved, dict(restored.state_dict()), "a state_dict round trip changed")
+    for step in _steps(seed=7):
+        trained.observe(step)
+        restored.observe(step)
+    ours, theirs = trained.shape(batch), restored.shape(batch)
+    assert torch.equal(ours, theirs), "a restored shaper goes on differently: something counted is not in state_dict"
+
+
+def _check_members(unbound: RewardShaper, batch: Batch) -> None:
+    """Whatever happens to the last member, the first ones' bonuses stay the same bit for bit."""
+    plain = _trained(unbound, _steps()).shape(batch)
+    disturbed_steps = []
+    for step in _steps():
+        obs, reward = step.obs.clone(), step.reward.clone()
+        obs[-1] += 1.0
+        reward[-1] = 1.0 - reward[-1]
+        disturbed_steps.append(step._replace(obs=obs, reward=reward))
+    disturbed = _trained(unbound, disturbed_steps).shape(batch)
+    assert torch.equal(plain[:-1], disturbed[:-1]), "members of the population touch each other"
+
+
+def _bound(unbound: RewardShaper) -> RewardShaper:
+    shaper = copy.deepcopy(unbound)
+    shaper.bind(Host(observation_space=OBSERVATION, action_space=ACTION, seeds=(1, 2, 3), envs=ENVS))
+    return shaper
+
+
+def _trained(unbound: RewardShaper, steps: list[Transition]) -> RewardShaper:
+    shaper = _bound(unbound)
+    for step in steps:
+        shaper.observe(step)
+    return shaper
+
+
+def _steps(seed: int = 0) -> list[Transition]:
+    """Episodes of ten steps in every environment; the first environment of each member succeeds."""
+    generator = torch.Generator().manual_seed(seed)
+    steps = []
+    for t in range(STEPS):
+        obs, after = torch.randn(2, MEMBERS, ENVS, 4, generator=generator)
+        ends = torch.full((MEMBERS, ENVS), t % 10 == 9)
+        reward = torch.zeros(MEMBERS, ENVS)
+        reward[:, 0] = float(t % 10 == 9)
+        action = torch.rand(MEMBERS, ENVS, 2, generator=generator) * 2.0 - 1.0
+        won = reward > 0
+        steps.append(Transition(obs, action, reward, after, terminated=ends & won, truncated=ends & ~won))
+    return steps
+
+
+def _batch() -> Batch:
+    generator = torch.Generator().manual_seed(1)
+    obs, after = torch.randn(2, MEMBERS, BATCH, 4, generator=generator)
+    action = torch.rand(MEMBERS, BATCH, 2, generator=generator) * 2.0 - 1.0
+    terminated = torch.zeros(MEMBERS, BATCH, dtype=torch.bool)
+    terminated[:, 0] = True
+    return Batch(obs, action, torch.zeros(MEMBERS, BATCH), after, terminated)
+
+
+def _state(shaper: RewardShaper) -> dict[str, Tensor]:
+    """Everything but the generators' positions, which `shape` may move."""
+    return {k: v.clone() for k, v in shaper.state_dict().items() if not k.endswith("_extra_state")}
+
+
+def _assert_equal(before: Mapping[str, Tensor], after: Mapping[str, Tensor], what: str) -> None:
+    for name, entry in before.items():
+        assert torch.equal(entry, after[name]), f"{what} the entry {name!r} of state_dict"
+
+
+def _global_randomness() -> tuple[str, ...]:
+    return (repr(torch.get_rng_state().tolist()), repr(np.random.get_state()), repr(random.getstate()))

@@ -1,0 +1,202 @@
+"""Would the shaped reward be signal or noise on these states? What would help?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sasr.evidence.counts import ExactCounts
+from sasr.evidence.kernels import kernel_named
+from sasr.experience.retained import FAILURE, SUCCESS
+from sasr.experience.transition import Batch, Host
+from sasr.shaping.presets import SasrConfig
+from sasr.shaping.sasr import SASR
+
+LONELY = 0.01
+"""A state whose exact kernel sum over all evidence is below this has no neighbour."""
+MIN_RANK_CORRELATION = 0.5
+MAX_LONELY_SHARE = 0.5
+MAX_NEIGHBOUR_SHARE = 0.95
+"""Above this share of the evidence as neighbours, the kernel makes all states alike."""
+MIN_SIGNAL_TO_NOISE = 0.05
+PROBES = 4
+"""Made-up success patterns that the signal-to-noise ratio is averaged over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """What a shaper's settings make of some states."""
+
+    stored: int
+    """States taken as evidence."""
+    features: int
+    """Features k of a state."""
+    bandwidth: float
+    """Kernel width h in force, in the units the kernel sees."""
+    lonely: float
+    """Share of new states whose exact kernel sum is below 0.01: they have no neighbour."""
+    neighbours: float
+    """Median exact kernel sum of new states: how many stored states one of them is compared with."""
+    rank_correlation: float
+    """Spearman correlation of the estimated with the exact kernel sum over new states."""
+    signal_to_noise: float
+    """ρ/(1 − ρ), ρ the correlation of the bonus between two runs that differ in their random draws alone."""
+    clamped: float
+    """Share of estimates below 0, which are clamped."""
+    reason: str
+    """Why the shaped reward is noise; empty where it is signal."""
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether the shaped reward tells states apart."""
+        return not self.reason
+
+    @property
+    def verdict(self) -> str:
+        """`signal` or `noise`."""
+        return "signal" if self.is_signal else "noise"
+
+
+@torch.no_grad()
+def diagnose(states: NDArray[Any] | Tensor, shaper: SASR | None = None, *, seed: int = 0) -> Diagnosis:
+    """Judge a shaper's settings on states (n, k), in the order a policy visited them.
+
+    The first five sixths are taken as evidence, every one of them retained; the last sixth are new states to be judged,
+    so they mostly come from other episodes. Nothing is asked of rewards: for the signal-to-noise ratio a state's
+    outcome is made up, by which side of a random direction in standardised state space it lies on. The shaper itself is
+    not touched; only its settings are used.
+    """
+    data = torch.as_tensor(np.asarray(states)).flatten(1).float()
+    if len(data) < 60:
+        raise ValueError(f"{len(data)} states are too few to judge a kernel; give at least 60, better 6,000")
+    finite = torch.isfinite(data)
+    if not finite.all():
+        row, column = (~finite).nonzero()[0].tolist()
+        raise ValueError(f"state {row} is {data[row, column].item()} in dimension {column}; leave such states out")
+    config = (shaper or SASR()).config
+    stored, new = data[: -(len(data) // 6)], data[-(len(data) // 6) :][:1000]
+    probes = [_Probe(config, stored, new, seed + index) for index in range(PROBES)]
+    estimated, exact = probes[0].estimate(), probes[0].exact()
+    reliability = float(np.mean([probe.reliability() for probe in probes]))
+    figures = {
+        "lonely": float((exact < LONELY).float().mean()),
+        "rank_correlation": rank_correlation(estimated.numpy(), exact.numpy()),
+        "signal_to_noise": max(0.0, reliability) / max(1e-9, 1.0 - reliability),
+    }
+    return Diagnosis(
+        stored=len(stored),
+        features=data.shape[1],
+        bandwidth=float(probes[0].shaper.ledger.h[0]),
+        neighbours=float(exact.median()),
+        clamped=float((probes[0].shaper.ledger.raw(new.expand(2, -1, -1)) < 0.0).float().mean()),
+        reason=_reason(**figures, neighbour_share=float(exact.median()) / len(stored)),
+        **figures,
+    )
+
+
+def suggest(
+    states: NDArray[Any] | Tensor, shaper: SASR, *, progress: Callable[[str], None] | None = None
+) -> tuple[SASR, Diagnosis] | None:
+    """The smallest change of settings that makes the shaped reward signal on `states`; None if none tried does."""
+    width = torch.as_tensor(np.asarray(states)).flatten(1).shape[1]
+    kernel = kernel_named(shaper.config.kernel)
+    h = kernel.dimension_bandwidth(width)
+    for change in (
+        {"standardise": True},
+        {"standardise": True, "bandwidth": "dimension"},
+        {"standardise": True, "bandwidth": round(1.4 * h, 3)},
+        {"standardise": True, "bandwidth": "dimension", "features": 4 * shaper.config.features},
+        {"standardise": True, "bandwidth": round(1.4 * h, 3), "features": 4 * shaper.config.features},
+    ):
+        candidate = SASR(config=dataclasses.replace(shaper.config, **change))
+        if progress:
+            progress(", ".join(f"{name}={value}" for name, value in change.items()))
+        if (diagnosis := diagnose(states, candidate)).is_signal:
+            return candidate, diagnosis
+    return None
+
+
+def rank_correlation(x: NDArray[Any], y: NDArray[Any]) -> float:
+    """Spearman's correlation with average ranks for ties; 0 where one side is constant.
+
+    >>> rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 8.0]))
+    1.0
+    """
+
+    def ranks(values: NDArray[Any]) -> NDArray[Any]:
+        _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return np.asarray((np.cumsum(counts) - (counts - 1) / 2.0)[inverse])
+
+    rx, ry = ranks(x), ranks(y)
+    if rx.std() == 0.0 or ry.std() == 0.0:
+        return 0.0
+    return round(float(np.corrcoef(rx, ry)[0, 1]), 12)
+
+
+class _Probe:
+    """Two runs of the same settings on the same evidence, which differ in their random draws alone."""
+
+    def __init__(self, config: SasrConfig, stored: Tensor, new: Tensor, seed: int) -> None:
+        # Every given state is evidence here; what retention and burn-in do is a matter of how many states there are.
+        settings = dataclasses.replace(
+            config, retention=1.0, retention_rule="strided", burn_in=0, storage="own", state_action=False
+        )
+        k = stored.shape[1]
+        space = gym.spaces.Box(-np.inf, np.inf, (k,), np.float32)
+        self.shaper = SASR(config=settings)
+        self.shaper.bind(Host(observation_space=space, action_space=space, seeds=(2 * seed, 2 * seed + 1)))
+        std = stored.std(0)
+        direction = torch.randn(k, generator=torch.Generator().manual_seed(seed)) / torch.where(std > 1e-8, std, 1.0)
+        side = stored @ direction
+        self.outcome = {SUCCESS: stored[side > side.median()], FAILURE: stored[side <= side.median()]}
+        for member in (0, 1):
+            for outcome, states in self.outcome.items():
+                if len(states):
+                    self.shaper.add_trajectory(states, success=outcome == SUCCESS, member=member)
+            self.shaper.ledger.rebuild(member)
+        self.new = new
+
+    def estimate(self) -> Tensor:
+        """Estimated kernel sums of the new states over all evidence, (n,)."""
+        return self.shaper.ledger.counts(self.new.expand(2, -1, -1))[0].sum(-1)
+
+    def exact(self) -> Tensor:
+        """Exact kernel sums of the new states over all evidence, (n,), with the same mapping and bandwidth."""
+        ledger = self.shaper.ledger
+        counts = ExactCounts(ledger.kernel, self.new.shape[1])
+        counts.bandwidth.copy_(ledger.h[:1])
+        for outcome, states in self.outcome.items():
+            counts.add(0, outcome, ledger.normaliser.of_member(0, states))
+        return counts.raw(ledger.normaliser.of_member(0, self.new)[None])[0].sum(-1)
+
+    def reliability(self) -> float:
+        """Correlation of the two runs' success rates over the new states."""
+        obs = self.new.expand(2, -1, -1)
+        nothing = torch.zeros(obs.shape[:2])
+        batch = Batch(obs, nothing[..., None], nothing, obs, nothing.bool())
+        first, second = self.shaper.success_rate(batch).numpy()
+        if first.std() == 0.0 or second.std() == 0.0:
+            return 0.0
+        return float(np.corrcoef(first, second)[0, 1])
+
+
+def _reason(*, lonely: float, rank_correlation: float, signal_to_noise: float, neighbour_share: float) -> str:
+    if lonely > MAX_LONELY_SHARE:
+        return f"{lonely:.0%} of new states have no neighbour: the kernel is too narrow to see them"
+    if neighbour_share > MAX_NEIGHBOUR_SHARE:
+        return (
+            f"{neighbour_share:.0%} of all states are a new one's neighbours: the kernel is too wide to tell them apart"
+        )
+    if rank_correlation < MIN_RANK_CORRELATION:
+        return f"the estimate does not follow the kernel (rank correlation {rank_correlation:.2f}): too few features"
+    if signal_to_noise < MIN_SIGNAL_TO_NOISE:
+        return f"draws drown the differences between states (signal to noise {signal_to_noise:.3f})"
+    return ""

@@ -1,0 +1,142 @@
+"""Settings of SASR and the three presets: the paper's text, the authors' released code, and our default."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sasr.errors import unknown_name
+from sasr.evidence.bandwidth import Bandwidth, check_bandwidth
+from sasr.evidence.counts import EstimatorName
+from sasr.evidence.features import Form, Frequencies
+from sasr.evidence.kernels import KernelName, kernel_named
+from sasr.evidence.ledger import Scaling
+from sasr.experience.retention import RETENTION, RetentionName
+from sasr.experience.segments import RULES, RuleName
+
+PresetName = Literal["auto", "paper", "authors"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SasrConfig:
+    """Settings of SASR; the defaults are the paper's text."""
+
+    reward_weight: float = 0.6
+    """Weight λ of the shaped reward."""
+    reward_min: float = 0.0
+    """R_min, the shaped reward of a state that always failed."""
+    reward_max: float = 1.0
+    """R_max, the shaped reward of a state that always succeeded."""
+    absorbing: bool = False
+    """Go on paying after true termination: R_max for ever where the last reward was a success, R_min where not."""
+    sample: bool = True
+    """Draw the success rate from its Beta distribution; otherwise use the distribution's mean."""
+    state_action: bool = False
+    """Judge state and action together, R(s, a), instead of the state alone, R(s)."""
+
+    estimator: EstimatorName = "linear"
+    """How counts are estimated: linear (Algorithm 1), squared (released code), exact (without random features)."""
+    subtract_floor: bool = False
+    """Take the D/M that far-away states add off a squared estimate."""
+    scaling: Scaling = "sum"
+    """Plain kernel sums (Algorithm 1), or density: N/|D_X| times the sum (the equation for Ñ_X)."""
+    burn_in: int = 0
+    """Counts of an outcome are 0 until more than this many of its states are retained."""
+
+    kernel: KernelName = "gaussian"
+    """Shape of the kernel."""
+    bandwidth: Bandwidth = 0.2
+    """Kernel width h: a number, a LinearSchedule, or a rule's name such as dimension, median or likelihood."""
+    features: int = 1000
+    """Number M of random Fourier features."""
+    frequencies: Frequencies = "independent"
+    """Random frequencies drawn independently, or orthogonal (gaussian kernel only)."""
+    form: Form = "phase"
+    """cos with a random phase as in the paper, or paired: cos and sin of half as many frequencies."""
+    standardise: bool = False
+    """Standardise states by their running mean and variance before the kernel sees them."""
+    clip: float = 5.0
+    """Standardised states are clipped to ± this many standard deviations."""
+
+    success_rule: RuleName = "episode"
+    """What is a success: a whole episode, a segment up to a reward, or the released code's rule."""
+    segment_steps: int = 200
+    """Longest segment, in steps, under success_rule=segments; running past it is a failure."""
+    reward_above: float = 0.0
+    """A step counts as rewarded when its reward is above this."""
+    retention: float = 0.1
+    """Share φ of each finished segment that is kept, in (0, 1]."""
+    retention_rule: RetentionName = "random"
+    """Which states are kept: random, strided, or the released code's stride."""
+    storage: Literal["own", "flags"] = "own"
+    """Keep copies of retained states, or only mark them in the host's replay buffer."""
+    truncation_is_terminal: bool = False
+    """Ask the host to stop bootstrapping at a time limit, as the released code does."""
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.reward_weight):
+            raise ValueError(f"reward_weight={self.reward_weight} must be a finite number; the paper uses 0.6")
+        if not self.reward_min <= self.reward_max:
+            raise ValueError(
+                f"reward_min={self.reward_min} is above reward_max={self.reward_max}; swap them, or flip reward_weight"
+            )
+        if not 0.0 < self.retention <= 1.0:
+            raise ValueError(f"retention={self.retention} must be in (0, 1]; the paper uses 0.1")
+        if self.features < 1:
+            raise ValueError(f"features={self.features} must be at least 1; the paper uses 1000")
+        if not self.clip > 0.0:
+            raise ValueError(f"clip={self.clip} must be above 0 standard deviations; 5 is the default")
+        if self.burn_in < 0:
+            raise ValueError(f"burn_in={self.burn_in} must be 0 or more states; the released code uses 1000")
+        check_bandwidth(self.bandwidth)
+        kernel_named(self.kernel)
+        if self.success_rule not in RULES:
+            raise unknown_name("success rule", self.success_rule, RULES)
+        if self.retention_rule not in RETENTION:
+            raise unknown_name("retention rule", self.retention_rule, RETENTION)
+        if self.estimator not in ("linear", "squared", "exact"):
+            raise unknown_name("estimator", self.estimator, ("linear", "squared", "exact"))
+        if self.subtract_floor and self.estimator != "squared":
+            raise ValueError(f"subtract_floor belongs to estimator='squared', not {self.estimator!r}; drop it")
+        if self.storage == "flags" and self.estimator == "exact":
+            raise ValueError("storage='flags' needs estimator='linear' or 'squared': exact counts can't forget states")
+
+
+PRESETS: dict[str, SasrConfig] = {
+    "paper": SasrConfig(),
+    # The released code halves λ in its constructor: 0.6 there is 0.3 here.
+    "authors": SasrConfig(
+        reward_weight=0.3,
+        estimator="squared",
+        burn_in=1000,
+        success_rule="authors",
+        retention_rule="authors",
+        truncation_is_terminal=True,
+    ),
+    # Measured in docs/mechanism.md: the kernel must see the state, and an always-positive bonus is paid for lingering.
+    "auto": SasrConfig(
+        reward_weight=0.3,
+        reward_min=-1.0,
+        reward_max=0.0,
+        absorbing=True,
+        standardise=True,
+        bandwidth="dimension",
+    ),
+}
+
+
+def preset_config(name: str = "auto", **overrides: Any) -> SasrConfig:
+    """The settings called `name`, with some of them replaced.
+
+    >>> preset_config("authors", reward_weight=0.1).burn_in
+    1000
+    """
+    if name not in PRESETS:
+        raise unknown_name("preset", name, PRESETS)
+    known = [field.name for field in dataclasses.fields(SasrConfig)]
+    for option in overrides:
+        if option not in known:
+            raise unknown_name("SASR option", option, known)
+    return dataclasses.replace(PRESETS[name], **overrides)

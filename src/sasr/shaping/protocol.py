@@ -1,0 +1,45 @@
+"""The one small protocol every reward-shaping method fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from sasr.experience.transition import Batch, Host, Transition
+
+
+@runtime_checkable
+class RewardShaper(Protocol):
+    """Adds to the reward of sampled transitions; what the environment said stays in storage.
+
+    P members, E environments each, batches of B. Anything learned or counted is in `state_dict`.
+    """
+
+    def bind(self, host: Host) -> None:
+        """Take on the spaces, seeds and device of a host; called once, before anything else."""
+        ...
+
+    def observe(self, step: Transition) -> None:
+        """Learn what happened; called exactly once per environment step."""
+        ...
+
+    def shape(self, batch: Batch) -> Tensor:
+        """What to add to the batch's rewards, (P, B), its weight included.
+
+        Trains nothing, changes no state but the position of the shaper's own generator, carries no gradient.
+        """
+        ...
+
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Train on a batch after the agent did, and return figures to log, each (P,)."""
+        ...
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Everything learned or counted."""
+        ...
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
+        """Continue from a saved state; raises before it changes anything if the state does not fit."""
+        ...

@@ -1,0 +1,284 @@
+"""SASR: the success rate of a state, drawn from what its neighbours went through, added to the reward."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
+from sasr.evidence.features import RandomFeatures
+from sasr.evidence.kernels import kernel_named
+from sasr.evidence.ledger import Ledger
+from sasr.evidence.normaliser import StateNormaliser
+from sasr.experience.growing import check_state
+from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
+from sasr.experience.retention import RETENTION
+from sasr.experience.segments import Segmenter
+from sasr.experience.spaces import action_width, flatten_actions, state_dtype, state_width
+from sasr.experience.transition import Batch, Host, Transition
+from sasr.randomness import MemberStreams
+from sasr.shaping.beta import beta_draw, beta_mean
+from sasr.shaping.presets import SasrConfig, preset_config
+
+
+class SASR(nn.Module):
+    """Self-adaptive success-rate reward shaping for a population of P members.
+
+    >>> shaper = SASR(preset="paper", reward_weight=0.3)
+    >>> shaper.config.bandwidth
+    0.2
+
+    A host binds it (`bind`), reports every step (`observe`) and asks for bonuses when it learns (`shape`).
+    """
+
+    segmenter: Segmenter
+    ledger: Ledger
+    retention_streams: MemberStreams
+    beta_streams: MemberStreams
+
+    def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
+        super().__init__()
+        self.config = dataclasses.replace(config, **overrides) if config else preset_config(preset, **overrides)
+        self.host: Host | None = None
+
+    # ---------------------------------------------------------------- set-up
+
+    def bind(self, host: Host) -> None:
+        """Take on a host's spaces, seeds and device; a shaper serves one host."""
+        if self.host is not None:
+            raise RuntimeError("this shaper is bound to a host already; make a new SASR for another one")
+        config, device, members = self.config, host.device, host.members
+        k = state_width(host.observation_space)
+        if config.state_action:
+            k += action_width(host.action_space)
+        dtype = torch.float32 if config.state_action else state_dtype(host.observation_space)
+        self.host, self.width = host, k
+        kernel = kernel_named(config.kernel)
+        self.ledger = Ledger(
+            self._make_store(host, dtype),
+            StateNormaliser(members, k, enabled=config.standardise, clip=config.clip, device=device),
+            self._make_counts(host),
+            kernel,
+            config.bandwidth,
+            scaling=config.scaling,
+            burn_in=config.burn_in,
+        )
+        flagged = config.storage == "flags"
+        self.segmenter = Segmenter(
+            config.success_rule,
+            members=members,
+            envs=host.envs,
+            item_shape=() if flagged else (k,),
+            dtype=torch.int64 if flagged else dtype,
+            device=device,
+            reward_above=config.reward_above,
+            max_steps=config.segment_steps,
+        )
+        self.retention_streams = MemberStreams(host.seeds, "retention", device)
+        self.beta_streams = MemberStreams(host.seeds, "beta", device)
+
+    def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
+        if self.config.storage == "own":
+            return StatePool(self.width, dtype, host.device)
+        if host.replay is None:
+            raise ValueError("storage='flags' marks states in the host's replay buffer, but this host has none to mark")
+        return ReplayFlags(host.members, host.replay.capacity, self._read_replay, host.device)
+
+    def _make_counts(self, host: Host) -> Counts:
+        config, kernel = self.config, kernel_named(self.config.kernel)
+        if config.estimator == "exact":
+            return ExactCounts(kernel, self.width, host.members, host.device)
+        features = RandomFeatures(
+            kernel,
+            self.width,
+            config.features,
+            seeds=host.seeds,
+            frequencies=config.frequencies,
+            form=config.form,
+            device=host.device,
+        )
+        if config.estimator == "linear":
+            return LinearCounts(features)
+        return SquaredCounts(features, subtract_floor=config.subtract_floor)
+
+    # ------------------------------------------------- from steps to evidence
+
+    @torch.no_grad()
+    def observe(self, step: Transition) -> None:
+        """Record one step of every environment; a step with a NaN or a wrong width is refused and nothing changes."""
+        self.check(step)
+        states = self._states(step.obs, step.action)
+        self.ledger.normaliser.observe(states, step.valid)
+        items = states if step.slot is None or self.config.storage == "own" else step.slot
+        for segment in self.segmenter.add(step, items):
+            self._retain(segment.member, segment.success, segment.steps)
+
+    @torch.no_grad()
+    def add_trajectory(self, states: Tensor, *, success: bool, member: int = 0) -> None:
+        """Count a whole trajectory (T, k) that did not come through `observe`: a demonstration, or logged data."""
+        host = self._bound()
+        if self.config.storage == "flags":
+            raise ValueError("storage='flags' can only count states that are in the replay buffer; use storage='own'")
+        if not 0 <= member < host.members:
+            raise ValueError(f"member={member} is not in this population of {host.members}")
+        if len(states) == 0:
+            raise ValueError("a trajectory of 0 states can't be counted; give at least one state, shape (T, k)")
+        flat = states.flatten(1)
+        self._check_states("trajectory", flat[None])
+        everyone = torch.zeros((host.members, *flat.shape), dtype=flat.dtype, device=flat.device)
+        everyone[member] = flat
+        valid = torch.zeros(everyone.shape[:2], dtype=torch.bool, device=flat.device)
+        valid[member] = True
+        self.ledger.normaliser.observe(everyone, valid)
+        self._retain(member, success, flat)
+
+    @torch.no_grad()
+    def release(self, slots: Tensor) -> None:
+        """Forget replay slots (P, E) that the host is about to overwrite; only needed with storage='flags'."""
+        if self.config.storage == "flags":
+            for member, own in enumerate(slots.tolist()):
+                for slot in own:
+                    self.ledger.release(member, slot)
+
+    def _retain(self, member: int, success: bool, steps: Tensor) -> None:
+        generator = self.retention_streams.member(member)
+        kept = RETENTION[self.config.retention_rule](len(steps), self.config.retention, generator)
+        if len(kept):
+            self.ledger.add(member, SUCCESS if success else FAILURE, steps[kept.to(steps.device)])
+
+    # ----------------------------------------------- from evidence to rewards
+
+    @torch.no_grad()
+    def shape(self, batch: Batch) -> Tensor:
+        """λ·f(success rate) of every sampled state, (P, B), to be added to the environment's reward."""
+        bonus = self.scale(self.success_rate(batch))
+        if self.config.absorbing:
+            bonus = bonus + self._absorbed(batch)
+        return self.config.reward_weight * bonus
+
+    def success_rate(self, batch: Batch) -> Tensor:
+        """Success rates (P, B) of the sampled states, drawn from Beta(N_S + 1, N_F + 1) (paper, section 4.1)."""
+        counts = self.counts(batch)
+        n_success, n_failure = counts[..., SUCCESS], counts[..., FAILURE]
+        if self.config.sample:
+            return beta_draw(n_success, n_failure, self.beta_streams)
+        return beta_mean(n_success, n_failure)
+
+    def counts(self, batch: Batch) -> Tensor:
+        """Ñ_S and Ñ_F of the sampled states, (P, B, 2)."""
+        states = self._batch_states(batch)
+        return self.ledger.counts(states)
+
+    def scale(self, rate: Tensor) -> Tensor:
+        """f: a success rate in [0, 1] mapped linearly to [R_min, R_max]."""
+        return self.config.reward_min + rate * (self.config.reward_max - self.config.reward_min)
+
+    def _absorbed(self, batch: Batch) -> Tensor:
+        """What the state behind a true termination would go on earning: Σ_{t≥1} γᵗ·f = γ/(1 − γ)·f.
+
+        Without it a negative range rewards dying early, and a positive one lingering beside the goal.
+        """
+        gamma = self._bound().discount
+        won = batch.reward > self.config.reward_above
+        forever = torch.where(won, self.config.reward_max, self.config.reward_min) * (gamma / (1.0 - gamma))
+        return torch.where(batch.terminated.bool(), forever, 0.0)
+
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Nothing to train; the size of the evidence and the bandwidth in force, each (P,)."""
+        size = self.ledger.estimator.size
+        return {
+            "retained_success": size[:, SUCCESS],
+            "retained_failure": size[:, FAILURE],
+            "bandwidth": self.ledger.h,
+        }
+
+    @torch.no_grad()
+    def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Figures about a batch's states, each (P,): what a log shows now and then, at the price of one `shape`."""
+        raw = self.ledger.raw(self._batch_states(batch))
+        counts = self.counts(batch)
+        mean = beta_mean(counts[..., SUCCESS], counts[..., FAILURE])
+        return {
+            "n_success": counts[..., SUCCESS].mean(1),
+            "n_failure": counts[..., FAILURE].mean(1),
+            "success_rate_mean": mean.mean(1),
+            "success_rate_std": mean.std(1, correction=0),
+            "clamped": (raw < 0.0).float().mean((1, 2)),
+        }
+
+    # -------------------------------------------------------------- borders
+
+    def check(self, step: Transition) -> None:
+        """Raise a ValueError that names the member and dimension if `step` can't be counted; changes nothing."""
+        host = self._bound()
+        shape = (host.members, host.envs)
+        if tuple(step.obs.shape[:2]) != shape:
+            raise ValueError(f"obs has leading axes {tuple(step.obs.shape[:2])}, expected (members, envs) = {shape}")
+        if self.config.storage == "flags" and step.slot is None:
+            raise ValueError("storage='flags' needs the replay slot of every step; set Transition.slot")
+        self._check_states("obs", step.obs.flatten(2), valid=step.valid)
+        self._check_states("next_obs", step.next_obs.flatten(2), valid=step.valid)
+        if not torch.isfinite(step.reward).all():
+            p, e = (~torch.isfinite(step.reward)).nonzero()[0].tolist()
+            raise ValueError(f"reward of member {p}, environment {e} is {step.reward[p, e]}; the step is refused")
+
+    def _check_states(self, name: str, states: Tensor, *, valid: Tensor | None = None) -> None:
+        host = self._bound()
+        self._check_device(name, states.device)
+        expected = state_width(host.observation_space)
+        if states.shape[-1] != expected:
+            raise ValueError(f"{name} has {states.shape[-1]} features, but this shaper was bound to {expected}")
+        if states.dtype.is_floating_point:
+            bad = ~torch.isfinite(states)
+            if valid is not None:
+                bad = bad & valid[..., None]
+            if bad.any():
+                p, i, d = bad.nonzero()[0].tolist()
+                what = f"{name} of member {p} (row {i}) is {states[p, i, d].item()} in dimension {d}"
+                raise ValueError(f"{what}; the step is refused and nothing was counted: mend the environment")
+
+    def _check_device(self, name: str, device: torch.device) -> None:
+        home = self._bound().device
+        if device.type != home.type or (home.index is not None and device.index != home.index):
+            raise ValueError(
+                f"{name} is on {device}, but this shaper was bound to {home}; move it with .to({str(home)!r})"
+            )
+
+    def _batch_states(self, batch: Batch) -> Tensor:
+        host = self._bound()
+        self._check_device("batch", batch.obs.device)
+        states = self._states(batch.obs, batch.action)
+        if states.shape[0] != host.members or states.shape[-1] != self.width:
+            raise ValueError(
+                f"batch has {states.shape[0]} members of {states.shape[-1]} features, but this shaper was bound to "
+                f"{host.members} of {self.width}"
+            )
+        return states
+
+    def _states(self, obs: Tensor, action: Tensor) -> Tensor:
+        """What the kernel compares, (P, n, k): states, or states with actions."""
+        flat = obs.flatten(2)
+        if not self.config.state_action:
+            return flat
+        return torch.cat([flat.float(), flatten_actions(self._bound().action_space, action, 2)], dim=-1)
+
+    def _read_replay(self, member: int, slots: Tensor) -> Tensor:
+        replay = self._bound().replay
+        assert replay is not None
+        obs, action = replay.read(member, slots)
+        return self._states(obs[None], action[None])[0]
+
+    def _bound(self) -> Host:
+        if self.host is None:
+            raise RuntimeError("this shaper is not bound to a host yet; call shaper.bind(Host(...)) first")
+        return self.host
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Continue from a saved state; one that does not fit is refused before anything changes."""
+        self._bound()
+        check_state(self, state_dict)
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)

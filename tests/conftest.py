@@ -1,0 +1,64 @@
+"""What the tests share: made-up transitions and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from sasr import SASR, Batch, Host, Transition
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    # The suite runs two processes on two cores; more threads only wait for each other.
+    torch.set_num_threads(1)
+
+
+def box(k: int) -> gym.spaces.Box:
+    return gym.spaces.Box(-np.inf, np.inf, (k,), np.float32)
+
+
+def make_step(
+    obs: Tensor,
+    *,
+    reward: float | list[list[float]] = 0.0,
+    terminated: bool | list[list[bool]] = False,
+    truncated: bool | list[list[bool]] = False,
+    **fields: Tensor,
+) -> Transition:
+    """A transition of obs (P, E, k); scalars hold for every environment."""
+    shape = obs.shape[:2]
+    return Transition(
+        obs=obs,
+        action=torch.zeros(*shape, 1),
+        reward=torch.as_tensor(reward, dtype=torch.float32).expand(shape).clone(),
+        next_obs=obs,
+        terminated=torch.as_tensor(terminated).expand(shape).clone(),
+        truncated=torch.as_tensor(truncated).expand(shape).clone(),
+        **fields,
+    )
+
+
+def make_batch(obs: Tensor, *, reward: float = 0.0, terminated: bool = False) -> Batch:
+    shape = obs.shape[:2]
+    return Batch(obs, torch.zeros(*shape, 1), torch.full(shape, reward), obs, torch.full(shape, terminated))
+
+
+@pytest.fixture
+def bound() -> Callable[..., SASR]:
+    """A function that makes a bound shaper: bound(preset, k=…, seeds=…, envs=…, **options)."""
+
+    def make(
+        preset: str = "auto", *, k: int = 2, seeds: tuple[int, ...] = (0,), envs: int = 1, **options: object
+    ) -> SASR:
+        host_options = {name: options.pop(name) for name in ("replay", "discount") if name in options}
+        shaper = SASR(preset, **options)
+        shaper.bind(Host(observation_space=box(k), action_space=box(1), seeds=seeds, envs=envs, **host_options))
+        return shaper
+
+    return make

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sasr.experience.segments import Segment, Segmenter
+from tests.conftest import make_step
+
+
+def make(rule: str, *, members: int = 1, envs: int = 1, **options: object) -> Segmenter:
+    return Segmenter(
+        rule, members=members, envs=envs, item_shape=(1,), dtype=torch.float32, device=torch.device("cpu"), **options
+    )
+
+
+def play(
+    segmenter: Segmenter, rewards: list[float], *, ends: dict[int, str] | None = None
+) -> list[tuple[bool, list[int]]]:
+    """Steps numbered from 0; `ends` says which of them terminate or truncate the episode."""
+    closed: list[Segment] = []
+    for number, reward in enumerate(rewards):
+        items = torch.full((1, 1, 1), float(number))
+        end = (ends or {}).get(number, "")
+        step = make_step(items, reward=reward, terminated=end == "terminated", truncated=end == "truncated")
+        closed += segmenter.add(step, items)
+    return [(segment.success, segment.steps.flatten().int().tolist()) for segment in closed]
+
+
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+def test_whole_episodes_succeed_if_ever_rewarded(end: str) -> None:
+    found = play(make("episode"), [0, 0, 1, 0, 0, 0, 0], ends={4: end, 6: end})
+    assert found == [(True, [0, 1, 2, 3, 4]), (False, [5, 6])]
+
+
+def test_a_reward_closes_a_success_and_the_longest_length_a_failure() -> None:
+    found = play(make("segments", max_steps=3), [0, 0, 1, 0, 0, 0, 0, 1, 0], ends={8: "truncated"})
+    assert found == [(True, [0, 1, 2]), (False, [3, 4, 5]), (True, [6, 7]), (False, [8])]
+
+
+def test_a_reward_on_the_last_allowed_step_is_a_success() -> None:
+    assert play(make("segments", max_steps=2), [0, 1]) == [(True, [0, 1])]
+
+
+def test_the_released_codes_rule() -> None:
+    """A success ends with the first zero after positives, that step included; costs do not end it."""
+    found = play(make("authors"), [0, 1, 1, 0, 0, 0], ends={5: "truncated"})
+    assert found == [(True, [0, 1, 2, 3]), (False, [4, 5])]
+    found = play(make("authors"), [-0.1, 1, -0.1, -0.1], ends={3: "terminated"})
+    assert found == [(True, [0, 1, 2, 3])]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([-0.1, 0.0, 1.0]), st.sampled_from(["", "", "", "end"])), max_size=40))
+def test_the_authors_rule_equals_a_plain_rewriting_of_their_loop(steps: list[tuple[float, str]]) -> None:
+    expected, trajectory, positive = [], [], False
+    for number, (reward, end) in enumerate(steps):
+        trajectory.append(number)
+        if reward > 0:
+            positive = True
+        elif reward == 0 and positive:
+            expected.append((True, trajectory))
+            trajectory, positive = [], False
+        if end:
+            if trajectory:
+                expected.append((positive, trajectory))
+            trajectory, positive = [], False
+    ends = {number: "truncated" for number, (_, end) in enumerate(steps) if end}
+    assert play(make("authors"), [reward for reward, _ in steps], ends=ends) == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rule=st.sampled_from(["episode", "segments", "authors"]),
+    steps=st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.booleans()), min_size=1, max_size=150),
+)
+def test_every_step_is_in_exactly_one_segment(rule: str, steps: list[tuple[float, bool]]) -> None:
+    ends = {number: "terminated" for number, (_, end) in enumerate(steps) if end} | {len(steps) - 1: "truncated"}
+    found = play(make(rule, max_steps=7), [reward for reward, _ in steps], ends=ends)
+    assert [number for _, numbers in found for number in numbers] == list(range(len(steps)))
+
+
+def test_environments_are_kept_apart_and_grow_past_the_first_capacity() -> None:
+    segmenter, closed = make("episode", members=2, envs=3), []
+    for number in range(200):
+        items = torch.arange(6.0).reshape(2, 3, 1) * 1000 + number
+        ends = [[number == 199, number % 50 == 49, False], [False, number == 10, number == 150]]
+        closed += segmenter.add(make_step(items, terminated=ends), items)
+    lengths = [(s.member, len(s.steps), int(s.steps[0])) for s in closed]
+    assert lengths == [
+        (1, 11, 4000), (0, 50, 1000), (0, 50, 1050), (0, 50, 1100), (1, 151, 5000), (0, 200, 0), (0, 50, 1150),
+    ]  # fmt: skip
+
+
+def test_autoresets_dead_step_is_never_counted() -> None:
+    segmenter = make("episode")
+    items = torch.tensor([[[1.0]]])
+    assert segmenter.add(make_step(items, terminated=True), items)[0].steps.tolist() == [[1.0]]
+    dead = make_step(items, reward=1.0, truncated=True, valid=torch.tensor([[False]]))
+    assert segmenter.add(dead, items + 1) == []
+    (segment,) = segmenter.add(make_step(items, terminated=True), items + 2)
+    assert segment.steps.tolist() == [[3.0]]
+    assert not segment.success
+
+
+def test_the_environments_own_success_counts() -> None:
+    segmenter, items = make("episode"), torch.zeros(1, 1, 1)
+    (segment,) = segmenter.add(make_step(items, reward=-1.0, truncated=True, success=torch.tensor([[True]])), items)
+    assert segment.success
+
+
+def test_threshold_for_tasks_whose_reward_is_minus_one_and_zero() -> None:
+    segmenter, items = make("episode", reward_above=-0.5), torch.zeros(1, 1, 1)
+    (segment,) = segmenter.add(make_step(items, reward=0.0, truncated=True), items)
+    assert segment.success
+
+
+def test_open_segments_survive_save_and_load() -> None:
+    original = make("episode")
+    play(original, [0.0] * 100)
+    restored = make("episode")
+    restored.load_state_dict(copy.deepcopy(original.state_dict()))
+    step, items = make_step(torch.zeros(1, 1, 1), terminated=True), torch.zeros(1, 1, 1)
+    assert torch.equal(original.add(step, items)[0].steps, restored.add(step, items)[0].steps)
+
+
+def test_bad_settings() -> None:
+    with pytest.raises(ValueError, match="did you mean 'episode'"):
+        make("episodes")
+    with pytest.raises(ValueError, match="segment_steps=0"):
+        make("segments", max_steps=0)
