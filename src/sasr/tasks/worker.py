@@ -319,8 +319,6 @@ def _follow_parent(parent: int) -> None:
     closed.register(sys.stdin.fileno(), 0)  # a hang-up is always told
     while not closed.poll(1000) and os.getppid() == parent:
         pass
-    with contextlib.suppress(Exception):
-        faulthandler.disable()
     os._exit(1)
 
 
