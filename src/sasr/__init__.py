@@ -1,9 +1,20 @@
 """Self-adaptive success-rate reward shaping (SASR) for sparse-reward reinforcement learning."""
 
-from sasr.evidence import LinearSchedule
-from sasr.experience import Batch, Host, Transition
-from sasr.shaping import SASR, Diagnosis, RewardShaper, SasrConfig, check_shaper, diagnose
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from sasr.tasks.catalogue import register as _register_tasks
+
+if TYPE_CHECKING:
+    from sasr.evidence.bandwidth import LinearSchedule
+    from sasr.experience.transition import Batch, Host, Transition
+    from sasr.shaping.checks import check_shaper
+    from sasr.shaping.diagnosis import Diagnosis, diagnose
+    from sasr.shaping.presets import SasrConfig
+    from sasr.shaping.protocol import RewardShaper
+    from sasr.shaping.sasr import SASR
 
 __version__ = "0.1.0"
 __all__ = [
@@ -19,5 +30,30 @@ __all__ = [
     "check_shaper",
     "diagnose",
 ]
+
+# Loaded at first use: a worker process that only steps an environment should not pay for torch.
+_HOME = {
+    "SASR": "shaping.sasr",
+    "Batch": "experience.transition",
+    "Diagnosis": "shaping.diagnosis",
+    "Host": "experience.transition",
+    "LinearSchedule": "evidence.bandwidth",
+    "RewardShaper": "shaping.protocol",
+    "SasrConfig": "shaping.presets",
+    "Transition": "experience.transition",
+    "check_shaper": "shaping.checks",
+    "diagnose": "shaping.diagnosis",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'sasr' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"sasr.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 _register_tasks()
