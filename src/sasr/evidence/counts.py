@@ -127,7 +127,7 @@ class SquaredCounts(Counts):
                 z_DM = matrix[: int(self.size[member, outcome])]
                 sums.append((z_BM @ z_DM.T).square_().sum(-1))
             else:
-                sums.append((z_BM @ matrix).mul_(z_BM).sum(-1))
+                sums.append(quadratic_form(z_BM, matrix))
         return torch.stack(sums, dim=-1)
 
     def clear(self, member: int) -> None:
@@ -150,6 +150,18 @@ class SquaredCounts(Counts):
             self.direct[member, outcome] = False
         with full_float32():
             matrix.addmm_(z_DM.T, z_DM, alpha=float(sign))
+
+
+def quadratic_form(z_BM: Tensor, matrix: Tensor, blocks: int = 4) -> Tensor:
+    """z C zᵀ row by row, from the blocks of a symmetric C on and above its diagonal: 10 of 16 for four."""
+    step = -(-len(matrix) // blocks)
+    total = torch.zeros(len(z_BM), device=z_BM.device)
+    for start in range(0, len(matrix), step):
+        rows, end = z_BM[:, start : start + step], start + step
+        product = (rows @ matrix[start:end, start:]).mul_(z_BM[:, start:])
+        # What lies right of the diagonal block stands for its mirror image below it too.
+        total += product[:, :step].sum(-1) + 2.0 * product[:, step:].sum(-1)
+    return total
 
 
 class ExactCounts(Counts):

@@ -205,8 +205,7 @@ class Population:
     def _start_workers(self, shape: BoardShape, build: bytes) -> None:
         n, total = self.workers, shape.environments
         self._share = [range(total * k // n, total * (k + 1) // n) for k in range(n)]
-        # Spinning beside more processes than cores would take the time from those who work.
-        self._spin = 20e-6 if n + 1 > _cores() else 1e-3
+        self._spin = _spin_seconds(n)
         board_file = w.anonymous_file(shape.offsets()[1])
         self._board = Board(shape, board_file)
         self._bell = Bell.new()
@@ -357,6 +356,12 @@ def _end(processes: list[subprocess.Popen[bytes]], files: list[int], owner: int)
         os.close(file)
     processes.clear()
     files.clear()
+
+
+def _spin_seconds(workers: int) -> float:
+    """How long a process that waits keeps a core busy before it sleeps."""
+    # Spinning beside more processes than cores would take the time from those who work.
+    return 20e-6 if workers + 1 > _cores() else 1e-3
 
 
 def _cores() -> int:
