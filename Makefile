@@ -36,6 +36,7 @@ format: .venv/dev
 bench: .venv/dev          ## side-by-side speed figures, JSON under benchmarks/results
 	$(BIN)/python -m benchmarks.estimators
 	$(BIN)/python -m benchmarks.feature_error
+	$(BIN)/python -m benchmarks.environments
 
 clean:
 	rm -rf .venv runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

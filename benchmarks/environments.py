@@ -1,21 +1,15 @@
 """Ten environments in lockstep: our population beside Gymnasium's Sync- and AsyncVectorEnv, in one run.
 
-python benchmarks/environments.py --label NAME    writes benchmarks/results/environments-NAME.json
+python -m benchmarks.environments --label NAME    writes benchmarks/results/environments-NAME.json
 """
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import shutil
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -26,11 +20,11 @@ from rich.console import Console
 from rich.table import Table
 
 import sasr
+from benchmarks.machine import RESULTS, machine
 from sasr.tasks.catalogue import full_id
 from sasr.tasks.vector import Population
 
 assert sasr
-RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True)
@@ -60,35 +54,6 @@ def gymnasium_vector(settings: Settings, kind: Any) -> tuple[Callable[[Any], Any
     made = kind([lambda: gym.make(id)] * settings.members)
     made.reset(seed=0)
     return made.step, made.close, f"gymnasium {kind.__name__}"
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def machine() -> dict[str, Any]:
-    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    versions = {}
-    for package in ("gymnasium", "mujoco", "numpy"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "none"
-    commit = ""
-    if shutil.which("git"):
-        asked = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=RESULTS.parent
-        )
-        commit = asked.stdout.strip()
-    return {
-        "processor": model[0].split(":")[1].strip() if model else platform.processor(),
-        "cores": cores(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "versions": versions,
-        "load_before": os.getloadavg()[0],
-        "commit": commit or "unknown",
-    }
 
 
 def timed(step: Callable[[Any], Any], actions: Any) -> float:

@@ -1,6 +1,6 @@
 """Kill -9 a random worker of a running population, again and again: how long until the error, and is anything left?
 
-python benchmarks/kill_workers.py --label NAME   writes benchmarks/results/kill_workers-NAME.json
+python -m benchmarks.kill_workers --label NAME   writes benchmarks/results/kill_workers-NAME.json
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import tyro
-from environments import RESULTS, machine
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks.machine import RESULTS, machine
 from sasr.tasks.vector import Population, PopulationError
 
 

@@ -6,34 +6,51 @@ import json
 import os
 import platform
 import subprocess
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
+RESULTS = Path(__file__).parent / "results"
+
 
 def machine() -> dict[str, object]:
-    cpu = next(
-        (line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.processor()
-    )
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
-        "cpu": cpu,
-        "cores": len(os.sched_getaffinity(0)),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": platform.system(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
-        # A copy of the tree without its history can be told the commit it is a copy of.
-        "commit": commit.stdout.strip() or os.environ.get("SASR_COMMIT", "unknown"),
+        "versions": {name: _version(name) for name in ("torch", "numpy", "gymnasium", "mujoco", "stable-baselines3")},
+        "load_before": os.getloadavg()[0],
+        "commit": _commit(),
     }
 
 
-def save(name: str, figures: object) -> Path:
-    path = Path(__file__).parent / "results" / f"{name}.json"
+def save(name: str, figures: object, where: dict[str, object] | None = None) -> Path:
+    """Write `figures` with the machine they were measured on, as it is now or as it was `where` the run began."""
+    path = RESULTS / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")
+    path.write_text(json.dumps({"machine": where or machine(), "figures": figures}, indent=1) + "\n")
     return path
 
 
-def _cpuinfo() -> list[str]:
+def _processor() -> str:
     path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str:
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=RESULTS.parent
+    )
+    # A copy of the tree without its history can be told the commit it is a copy of.
+    return asked.stdout.strip() or os.environ.get("SASR_COMMIT", "unknown")

@@ -1,6 +1,6 @@
 """Learning on MountainCarContinuous inside Stable-Baselines3: SASR's presets against plain SAC, side by side.
 
-python -m benchmarks.mountain_car --seeds 10 --steps 30000 --workers 16
+python -m benchmarks.mountain_car --seeds 5 --steps 20000 --workers 15 --label 16-cores
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def main(
     steps: int = 30_000,
     methods: tuple[str, ...] = ("auto", "paper", "authors", "none"),
     workers: int = 2,
+    label: str = "local",
 ) -> None:
     cells = list(itertools.product(methods, range(seeds), [steps]))
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
@@ -87,7 +88,7 @@ def main(
         }
     console = Console()
     console.print(table)
-    console.print(f"wrote {save('mountain_car', figures)}")
+    console.print(f"wrote {save(f'mountain_car-{label}', figures)}")
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ class SquaredCounts(Counts):
 
 
 def quadratic_form(z_BM: Tensor, matrix: Tensor, blocks: int = 4) -> Tensor:
-    """z C zᵀ row by row, from the blocks of a symmetric C on and above its diagonal: 10 of 16 for four."""
+    """Z C zᵀ row by row, from the blocks of a symmetric C on and above its diagonal: 10 of 16 for four."""
     step = -(-len(matrix) // blocks)
     total = torch.zeros(len(z_BM), device=z_BM.device)
     for start in range(0, len(matrix), step):
