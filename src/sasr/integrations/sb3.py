@@ -51,6 +51,14 @@ class _Shaping:
     device: torch.device
     last_batch: Batch | None = None
     last_bonus: Tensor | None = None
+    for_dicts: type | None = None
+    """The variant of this very class for Dict observations."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Make the variant for Dict observations where the space asks for it, so that users need one name only."""
+        space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
+        variant = cls.__dict__.get("for_dicts") if isinstance(space, gym.spaces.Dict) else None
+        return super().__new__(variant or cls)
 
     def _bind(self, shaper: ShaperLike, host: Host) -> None:
         self.shaper = make_shaper(shaper)
@@ -110,13 +118,6 @@ class SASRReplayBuffer(_Shaping, ReplayBuffer):
         seed: seed of the shaper's own random streams.
         discount: the agent's γ, needed where the absorbing rule is on.
     """
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> SASRReplayBuffer:
-        """Make the variant for Dict observations where the space asks for it."""
-        space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
-        if cls is SASRReplayBuffer and isinstance(space, gym.spaces.Dict):
-            cls = SASRDictReplayBuffer
-        return super().__new__(cls)
 
     def __init__(
         self,
@@ -223,19 +224,15 @@ class SASRDictReplayBuffer(SASRReplayBuffer, DictReplayBuffer):
     """`SASRReplayBuffer` for Dict observations; chosen by itself."""
 
 
+SASRReplayBuffer.for_dicts = SASRDictReplayBuffer
+
+
 class SASRRolloutBuffer(_Shaping, RolloutBuffer):
     """A rollout buffer that adds the shaped reward before advantages are computed; for PPO and A2C.
 
     Give it as `rollout_buffer_class`, and pass `SASRCallback()` to `learn`: Stable-Baselines3 does not tell a rollout
     buffer how a step ended, and mixes value estimates into the reward at a time limit, so the callback reports steps.
     """
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> SASRRolloutBuffer:
-        """Make the variant for Dict observations where the space asks for it."""
-        space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
-        if cls is SASRRolloutBuffer and isinstance(space, gym.spaces.Dict):
-            cls = SASRDictRolloutBuffer
-        return super().__new__(cls)
 
     def __init__(
         self,
@@ -289,6 +286,9 @@ class SASRRolloutBuffer(_Shaping, RolloutBuffer):
 
 class SASRDictRolloutBuffer(SASRRolloutBuffer, DictRolloutBuffer):
     """`SASRRolloutBuffer` for Dict observations; chosen by itself."""
+
+
+SASRRolloutBuffer.for_dicts = SASRDictRolloutBuffer
 
 
 class SASRCallback(BaseCallback):
