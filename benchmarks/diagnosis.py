@@ -1,0 +1,51 @@
+"""What `sasr doctor` says of the three presets on some tasks, in one table.
+
+python -m benchmarks.diagnosis
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.machine import save
+from sasr import SASR, diagnose
+from sasr.experience.rollout import random_rollout
+from sasr.shaping.presets import PRESETS
+from sasr.tasks import make
+
+TASKS = ("MountainCarContinuous-v0", "Walker2d-v5", "AntStand", "RobotPush", "Ant-v5", "HumanKeep")
+
+
+def main(tasks: tuple[str, ...] = TASKS, steps: int = 6000) -> None:
+    console, table, rows = Console(), Table(title=f"{steps:,} steps of a random policy"), []
+    for column in (
+        "task",
+        "k",
+        "preset",
+        "h",
+        "no neighbour",
+        "neighbours",
+        "rank correlation",
+        "signal to noise",
+        "verdict",
+    ):
+        table.add_column(column)
+    for task in tasks:
+        states = random_rollout(make(task), steps).states
+        for preset in PRESETS:
+            found = diagnose(states, SASR(preset))
+            rows.append({"task": task, "preset": preset, "verdict": found.verdict, **asdict(found)})
+            table.add_row(
+                task, str(found.features), preset, f"{found.bandwidth:.3g}", f"{found.lonely:.0%}", f"{found.neighbours:,.0f}",
+                f"{found.rank_correlation:.2f}", f"{found.signal_to_noise:.2g}", found.verdict,
+            )  # fmt: skip
+    console.print(table)
+    console.print(f"wrote {save('diagnosis', {'steps': steps, 'rows': rows})}")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
