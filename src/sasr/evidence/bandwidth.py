@@ -16,6 +16,8 @@ from sasr.evidence.kernels import Kernel
 RuleName = Literal["dimension", "median", "silverman_paper", "silverman", "scott", "likelihood"]
 SAMPLE = 1000
 """States a rule looks at, at most: pairwise rules cost SAMPLE²."""
+LIKELIHOOD_SAMPLE = 256
+"""Distinct states the likelihood search looks at: it computes all their kernels for every h it tries."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ def leave_one_out_likelihood(states: Tensor, kernel: Kernel) -> float:
 
     Repeated states make ever smaller bandwidths ever likelier, so each state counts once.
     """
-    states = torch.unique(states, dim=0)[:SAMPLE]
+    states = torch.unique(states, dim=0)
+    states = states[:: max(1, len(states) // LIKELIHOOD_SAMPLE)][:LIKELIHOOD_SAMPLE]
     centre = median_heuristic(states, kernel)
     n, k = states.shape
     if n < 3 or centre == 0.0:
