@@ -41,7 +41,8 @@ def main(tasks: tuple[str, ...] = TASKS, steps: int = 6000) -> None:
             rows.append({"task": task, "preset": preset, "verdict": found.verdict, **asdict(found)})
             table.add_row(
                 task, str(found.features), preset, f"{found.bandwidth:.3g}", f"{found.lonely:.0%}",
-                f"{found.neighbours:,.0f}", f"{found.rank_correlation:.2f}", f"{found.signal_to_noise:.2g}", found.verdict,
+                f"{found.neighbours:,.0f}", f"{found.rank_correlation:.2f}", f"{found.signal_to_noise:.2g}",
+                found.verdict,
             )  # fmt: skip
     console.print(table)
     console.print(f"wrote {save('diagnosis', {'steps': steps, 'rows': rows})}")

@@ -253,6 +253,22 @@ def test_flag_mode_forgets_overwritten_states(bound: Bound) -> None:
     assert abs(old) < 15.0
 
 
+def test_an_episode_longer_than_the_replay_buffer_is_refused_in_flag_mode(bound: Bound) -> None:
+    shaper = bound("paper", storage="flags", replay=Replay(10))
+    for t in range(10):
+        shaper.observe(make_step(torch.zeros(1, 1, 2), slot=torch.tensor([[t]])))
+    with pytest.raises(ValueError, match="an episode of more than 10 steps does not fit the replay buffer"):
+        shaper.observe(make_step(torch.zeros(1, 1, 2), slot=torch.tensor([[0]])))
+
+
+def test_trajectories_of_states_and_actions(bound: Bound) -> None:
+    shaper = bound("paper", k=2, state_action=True, retention=1.0)
+    shaper.add_trajectory(torch.zeros(5, 3), success=True)
+    assert shaper.ledger.estimator.size.tolist() == [[5, 0]]
+    with pytest.raises(ValueError, match="trajectory has 2 features, but this shaper was bound to 3"):
+        shaper.add_trajectory(torch.zeros(5, 2), success=True)
+
+
 def test_trajectories_from_elsewhere_count(bound: Bound) -> None:
     shaper = bound("paper", seeds=(1, 2), retention=1.0, sample=False)
     shaper.add_trajectory(torch.zeros(40, 2), success=True, member=1)
@@ -363,8 +379,10 @@ def test_binding_is_needed_and_happens_once(bound: Bound) -> None:
         bound().bind(Host(observation_space=box(2), action_space=box(1)))
     with pytest.raises(TypeError, match="use Box"):
         SASR().bind(Host(observation_space=gym.spaces.Discrete(3), action_space=box(1)))
+    refused = SASR(storage="flags")
     with pytest.raises(ValueError, match="this host has none"):
-        bound(storage="flags")
+        refused.bind(Host(observation_space=box(2), action_space=box(1)))
+    refused.bind(Host(observation_space=box(2), action_space=box(1), replay=Replay(10)))
     flagged = bound(storage="flags", replay=Replay(10))
     with pytest.raises(ValueError, match=r"set Transition\.slot"):
         flagged.observe(make_step(torch.zeros(1, 1, 2)))

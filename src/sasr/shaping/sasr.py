@@ -56,7 +56,7 @@ class SASR(nn.Module):
         if config.state_action:
             k += action_width(host.action_space)
         dtype = torch.float32 if config.state_action else state_dtype(host.observation_space)
-        self.host, self.width = host, k
+        self.width = k
         kernel = kernel_named(config.kernel)
         self.ledger = Ledger(
             self._make_store(host, dtype),
@@ -80,6 +80,7 @@ class SASR(nn.Module):
         )
         self.retention_streams = MemberStreams(host.seeds, "retention", device)
         self.beta_streams = MemberStreams(host.seeds, "beta", device)
+        self.host = host  # last: a host that was refused above leaves the shaper free for another
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
         if self.config.storage == "own":
@@ -119,7 +120,10 @@ class SASR(nn.Module):
 
     @torch.no_grad()
     def add_trajectory(self, states: Tensor, *, success: bool, member: int = 0) -> None:
-        """Count a whole trajectory (T, k) that did not come through `observe`: a demonstration, or logged data."""
+        """Count a whole trajectory (T, k) that did not come through `observe`: a demonstration, or logged data.
+
+        Under state_action=True each row is a state with its action appended.
+        """
         host = self._bound()
         if self.config.storage == "flags":
             raise ValueError("storage='flags' can only count states that are in the replay buffer; use storage='own'")
@@ -128,7 +132,7 @@ class SASR(nn.Module):
         if len(states) == 0:
             raise ValueError("a trajectory of 0 states can't be counted; give at least one state, shape (T, k)")
         flat = states.flatten(1)
-        self._check_states("trajectory", flat[None])
+        self._check_states("trajectory", flat[None], width=self.width)
         everyone = torch.zeros((host.members, *flat.shape), dtype=flat.dtype, device=flat.device)
         everyone[member] = flat
         valid = torch.zeros(everyone.shape[:2], dtype=torch.bool, device=flat.device)
@@ -220,18 +224,24 @@ class SASR(nn.Module):
             raise ValueError(f"obs has leading axes {tuple(step.obs.shape[:2])}, expected (members, envs) = {shape}")
         if self.config.storage == "flags" and step.slot is None:
             raise ValueError("storage='flags' needs the replay slot of every step; set Transition.slot")
-        self._check_states("obs", step.obs.flatten(2), valid=step.valid)
-        self._check_states("next_obs", step.next_obs.flatten(2), valid=step.valid)
+        if host.replay and self.config.storage == "flags":
+            room = host.replay.capacity // host.envs
+            if int(self.segmenter.length.max()) >= room:
+                raise ValueError(
+                    f"an episode of more than {room} steps does not fit the replay buffer, whose flags are evidence; "
+                    "make the buffer larger, or use storage='own'"
+                )
+        width = state_width(host.observation_space)
+        self._check_states("obs", step.obs.flatten(2), width=width, valid=step.valid)
+        self._check_states("next_obs", step.next_obs.flatten(2), width=width, valid=step.valid)
         if not torch.isfinite(step.reward).all():
             p, e = (~torch.isfinite(step.reward)).nonzero()[0].tolist()
             raise ValueError(f"reward of member {p}, environment {e} is {step.reward[p, e]}; the step is refused")
 
-    def _check_states(self, name: str, states: Tensor, *, valid: Tensor | None = None) -> None:
-        host = self._bound()
+    def _check_states(self, name: str, states: Tensor, *, width: int, valid: Tensor | None = None) -> None:
         self._check_device(name, states.device)
-        expected = state_width(host.observation_space)
-        if states.shape[-1] != expected:
-            raise ValueError(f"{name} has {states.shape[-1]} features, but this shaper was bound to {expected}")
+        if states.shape[-1] != width:
+            raise ValueError(f"{name} has {states.shape[-1]} features, but this shaper was bound to {width}")
         if states.dtype.is_floating_point:
             bad = ~torch.isfinite(states)
             if valid is not None:
