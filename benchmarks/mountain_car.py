@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.machine import save
+from benchmarks.machine import machine, save
 from sasr import SASR
 
 AT = (10_000, 15_000, 20_000, 30_000)
@@ -54,6 +54,7 @@ def main(
     workers: int = 2,
     label: str = "local",
 ) -> None:
+    where = machine()
     cells = list(itertools.product(methods, range(seeds), [steps]))
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         runs = list(track(pool.imap_unordered(run, cells), total=len(cells), description="training"))
@@ -88,7 +89,7 @@ def main(
         }
     console = Console()
     console.print(table)
-    console.print(f"wrote {save(f'mountain_car-{label}', figures)}")
+    console.print(f"wrote {save(f'mountain_car-{label}', figures, where)}")
 
 
 if __name__ == "__main__":

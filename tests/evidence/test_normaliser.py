@@ -32,7 +32,7 @@ def test_invalid_steps_are_left_out_even_if_nan() -> None:
 
 
 def test_mapping_moves_only_when_frozen() -> None:
-    normaliser = StateNormaliser(1, 1, enabled=True, clip=1e6)
+    normaliser = StateNormaliser(1, 1, enabled=True, clip=5.0)
     normaliser.observe(torch.tensor([[[0.0], [2.0]]]))
     states = torch.tensor([[[3.0]]])
     assert normaliser(states).item() == 3.0
@@ -50,18 +50,7 @@ def test_constant_feature_maps_to_zero(value: float) -> None:
     normaliser.freeze(0)
     mapped = normaliser(states)
     assert mapped[..., 0].abs().max() < 1e-6
-    assert mapped[..., 1].std() == pytest.approx(1.0, abs=0.05)
-
-
-def test_clipping_keeps_the_middle_bounds_outliers_and_never_reverses_an_order() -> None:
-    normaliser = StateNormaliser(1, 1, enabled=True, clip=3.0)
-    normaliser.observe(torch.tensor([[[-1.0], [1.0]]]))
-    normaliser.freeze(0)
-    mapped = normaliser(torch.linspace(-100, 100, 2001)[None, :, None]).flatten()
-    assert mapped.abs().max() < 3.0
-    assert (mapped.diff() > 0).all()
-    near = torch.linspace(-0.3, 0.3, 7)
-    torch.testing.assert_close(normaliser(near[None, :, None]).flatten(), near, atol=2e-3, rtol=0)
+    assert mapped[..., 1].std() == pytest.approx(1.0, abs=0.02)
 
 
 def test_outliers_are_clipped_and_off_means_untouched() -> None:

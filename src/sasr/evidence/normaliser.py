@@ -9,7 +9,7 @@ CONSTANT = 1e-8  # a feature whose spread is below this share of its size is cal
 
 
 class StateNormaliser(nn.Module):
-    """Standardises states of P members: x = (s − mean)/std, clipped smoothly as x/√(1 + (x/clip)²).
+    """Standardises states of P members: (s − mean)/std, clipped.
 
     Statistics move with every observed state, but a kernel sum is only valid for states mapped the same way as those
     in it. So states are mapped by a frozen copy, renewed by `freeze` when the sums are rebuilt.
@@ -66,7 +66,6 @@ class StateNormaliser(nn.Module):
     def _map(self, states: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
         if not self.enabled:
             return states.float()
-        x = (states.float() - centre) / scale
-        # Smoothly, so that of two states beyond the bound (a goal never seen before) one is still the farther, and an
-        # outlier in one feature does not outweigh all others.
-        return x / torch.sqrt(1.0 + (x / self.clip) ** 2)
+        # A hard bound: bending states smoothly gave a better signal-to-noise ratio but hid the frontier from the agent
+        # (docs/mechanism.md).
+        return ((states.float() - centre) / scale).clamp(-self.clip, self.clip)

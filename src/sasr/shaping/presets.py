@@ -57,8 +57,8 @@ class SasrConfig:
     """cos with a random phase as in the paper, or paired: cos and sin of half as many frequencies."""
     standardise: bool = False
     """Standardise states by their running mean and variance before the kernel sees them."""
-    clip: float = 3.0
-    """Standardised states are bent smoothly towards ± this many standard deviations, which they never pass."""
+    clip: float = 5.0
+    """Standardised states are clipped to ± this many standard deviations."""
 
     success_rule: RuleName = "episode"
     """What is a success: a whole episode, a segment up to a reward, or the released code's rule."""
@@ -87,7 +87,7 @@ class SasrConfig:
         if self.features < 1:
             raise ValueError(f"features={self.features} must be at least 1; the paper uses 1000")
         if not self.clip > 0.0:
-            raise ValueError(f"clip={self.clip} must be above 0 standard deviations; 3 is the default")
+            raise ValueError(f"clip={self.clip} must be above 0 standard deviations; 5 is the default")
         if self.burn_in < 0:
             raise ValueError(f"burn_in={self.burn_in} must be 0 or more states; the released code uses 1000")
         check_bandwidth(self.bandwidth)
