@@ -62,7 +62,7 @@ class ReferenceSac:
         with torch.no_grad():
             next_action, log_prob = self.sample(next_obs, target_noise)
             value = self.least(self.targets, next_obs, next_action) - self.log_alpha.exp() * log_prob
-            y = reward + self.discount * (1 - terminated.float()) * value
+            y = reward + self.discount * (1 - terminated.to(value.dtype)) * value
         pair = torch.cat([obs, action], -1)
         loss = sum(nn.functional.mse_loss(critic(pair)[:, 0], y) for critic in self.critics)
         self.critic_adam.zero_grad()

@@ -45,7 +45,7 @@ class PopulationLinear(nn.Module):
 class PopulationMLP(nn.Module):
     """N multilayer perceptrons side by side, with ReLU between their layers.
 
-    >>> net = PopulationMLP([3, 8, 2], generators=[torch.Generator(), torch.Generator()])
+    >>> net = PopulationMLP([3, 8, 2], generators=[torch.Generator()] * 2, device=torch.device("cpu"))
     >>> net(torch.zeros(2, 5, 3)).shape
     torch.Size([2, 5, 2])
     """
@@ -55,7 +55,7 @@ class PopulationMLP(nn.Module):
         widths: Sequence[int],
         *,
         generators: Sequence[torch.Generator],
-        device: torch.device = torch.device("cpu"),
+        device: torch.device,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(

@@ -131,7 +131,8 @@ class TwinCritic(nn.Module):
         """Values (2, P, B)."""
         pairs = torch.cat([obs, action], dim=-1)
         # One population of 2·P networks, so that an accelerator launches half the kernels.
-        return self.net(pairs.repeat(2, 1, 1)).view(2, *pairs.shape[:2])  # type: ignore[no-any-return]
+        values: Tensor = self.net(pairs.repeat(2, 1, 1))
+        return values.view(2, *pairs.shape[:2])
 
 
 # ----------------------------------------------------------------- the agent
@@ -164,7 +165,7 @@ class Sac(nn.Module):
 
         self.actor_adam = Adam(list(self.actor.parameters()), lr=config.actor_lr)
         self.critic_adam = Adam(list(self.critic.parameters()), lr=config.critic_lr)
-        self.temperature_adam = Adam([self.log_alpha], lr=config.temperature_lr)  # type: ignore[list-item]
+        self.temperature_adam = Adam([self.log_alpha], lr=config.temperature_lr)
 
         # Apart, so that how often one acts does not change what one learns with.
         self.act_streams = MemberStreams(host.seeds, "agent/act", host.device)
@@ -207,7 +208,7 @@ class Sac(nn.Module):
         """What the critics should say, (P, B): r + bonus + γ·(1 − terminated)·(min Q′ − α·log π)(s′, a′)."""
         next_obs = self._flat(batch.next_obs)
         action, log_prob = self.actor.sample(next_obs, noise)
-        value = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
+        value: Tensor = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
         return batch.reward + bonus + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
 

@@ -41,6 +41,7 @@ class Replay(GrowingModule):
     aside: (
         Tensor  # (P, rows, E) int32, the serial number of the next observation in `finals`; −1: it is in the next row
     )
+    offset: Tensor  # (P, 1) int64, where a member's slots begin among those of all
     finals: Tensor  # (F, *obs_shape) a ring: serial number n is in row n mod F
 
     def __init__(self, host: Host, *, capacity: int = 1_000_000) -> None:
@@ -75,7 +76,8 @@ class Replay(GrowingModule):
             "finals", torch.zeros((64, *obs_shape), dtype=kinds["obs"][1], device=host.device), axis=0
         )
         self.streams = MemberStreams(host.seeds, "replay", host.device)
-        self.offset = torch.arange(P, device=host.device)[:, None] * self.capacity  # (P, 1) a member's first slot
+        first = torch.arange(P, device=host.device)[:, None] * self.capacity
+        self.register_buffer("offset", first, persistent=False)
         # Counters are plain ints: nothing waits for the device to know where to write. They travel as extra state.
         self.cursor = 0  # the row that the next step is written to
         self.filled = 0  # rows that hold a step
@@ -243,7 +245,8 @@ def _check_memory(bytes_per_slot: int, slots: int, capacity: int, host: Host) ->
     if needed <= _HEADROOM * free:
         return
     fits = int(_HEADROOM * free) // bytes_per_slot - host.envs
+    fix = f"capacity={fits} would fit, or" if fits >= host.envs else "no capacity would fit:"
     raise ValueError(
-        f"a replay of capacity={capacity} for {host.members} members needs {needed / 2**30:,.1f} GiB, but {host.device} "
-        f"has {free / 2**30:,.1f} GiB free; capacity={max(fits, 0)} would fit, or train fewer seeds at once"
+        f"capacity={capacity} for {host.members} members needs {needed / 2**30:,.1f} GiB of replay, but {host.device} "
+        f"has {free / 2**30:,.1f} GiB free; {fix} train fewer seeds at once"
     )
