@@ -96,8 +96,8 @@ def test_actor_learns_at_every_second_update_and_twice() -> None:
     agent = make_agent()
     moved, before = [], agent.actor.net.layers[0].weight.detach().clone()
     for t in range(4):
-        learn_once, bonus = make_data(1, t)
-        agent.update(learn_once, bonus, agent.draw_noise(B))
+        batch, bonus = make_data(1, t)
+        agent.update(batch, bonus, agent.draw_noise(B))
         now = agent.actor.net.layers[0].weight.detach().clone()
         moved.append(not torch.equal(now, before))
         before = now
@@ -158,7 +158,6 @@ def test_density_integrates_to_one() -> None:
     space = gym.spaces.Box(-1.0, 3.0, (1,))
     agent = make_agent((0, 1, 2), k=2, space=space)
     with torch.no_grad():
-        mean, log_std = agent.actor.distribution(torch.randn(3, 1, 2))
         u = torch.linspace(-30, 30, 200_001).expand(3, -1)[..., None]
         obs = torch.randn(3, 1, 2, generator=torch.Generator().manual_seed(1))
         mean, log_std = agent.actor.distribution(obs)
@@ -305,9 +304,8 @@ def test_impossible_settings_are_refused_by_name(wrong: dict[str, object]) -> No
 def test_a_column_of_rewards_is_refused_and_nothing_is_learned() -> None:
     agent = make_agent()
     batch, bonus = make_data(1, 0)
-    noise: UpdateNoise = agent.draw_noise(B)
-    before = agent.state_dict()
-    before = {key: value.clone() for key, value in before.items()}
+    noise = agent.draw_noise(B)
+    before = {key: value.clone() for key, value in agent.state_dict().items()}
     with pytest.raises(ValueError, match=r"bonus has shape \(1, 32, 1\), expected \(members, batch\) = \(1, 32\)"):
         agent.update(batch, bonus[..., None], noise)
     with pytest.raises(ValueError, match="reward has shape"):

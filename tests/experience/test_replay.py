@@ -119,6 +119,21 @@ def test_many_short_episodes_are_kept_whole_and_finals_stay_few(seed: int) -> No
         assert_batch_is_from(replay.sample(100), memory)
 
 
+def test_finals_grow_whole_after_some_were_forgotten() -> None:
+    """Long episodes first, so that serial numbers are past the ring's length when short ones make it grow."""
+    rows = 200
+    replay, life = make_replay(rows), Life([])
+    for t in range(1800):
+        ends = t % 10 == 9 or t >= 1500
+        obs = torch.full((1, 1, 2), float(t))
+        step = make_step(obs, reward=float(t), truncated=ends)._replace(next_obs=obs + (0.5 if ends else 1.0))
+        replay.add(step)
+        life.steps.append(step)
+        if t % 20 == 0 and t >= 1500:
+            assert_batch_is_from(replay.sample(rows), [life.remembered(rows, 0)])
+    assert len(replay.finals) > 200
+
+
 def test_sampling_is_uniform() -> None:
     replay = make_replay(4)
     for step in Life.made_up(7, 1, 1, box(2), 0).steps:

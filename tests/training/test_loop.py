@@ -48,7 +48,8 @@ def test_an_episode_cut_by_its_time_limit_is_stored_as_truncated_with_its_last_o
     loop = run(205, seeds=(3,))
     assert loop.replay.truncated[0, :205, 0].nonzero().tolist() == [[199]]
     assert not loop.replay.terminated.any()
-    start, aside = loop.replay.obs[0, 200, 0], loop.replay.finals[int(loop.replay.aside[0, 199, 0])]
+    assert loop.replay.aside[0, :205, 0].tolist() == [-1] * 199 + [0] + [-1] * 5
+    start, aside = loop.replay.obs[0, 200, 0], loop.replay.finals[0]
     assert (aside - loop.replay.obs[0, 199, 0]).abs().max() < 1.0  # one step on; the new episode starts elsewhere
     assert not torch.equal(aside, start)
     assert len(loop.returns[0]) == 1
@@ -63,8 +64,18 @@ def test_sasr_marks_slots_in_the_replay_also_when_it_wraps() -> None:
     assert all((rows == state).all(-1).any() for state in stored)
 
 
-@pytest.mark.parametrize(("wrong", "name"), [({"burn_in": 10}, "burn_in=10"), ({"batch_size": 301}, "burn_in=40")])
-def test_a_burn_in_shorter_than_a_batch_is_refused(wrong: dict[str, int], name: str) -> None:
+def test_a_seed_alone_and_in_a_population_takes_the_same_steps() -> None:
+    alone, crowd = run(80, seeds=(5,)), run(80, seeds=(4, 5, 6))
+    torch.testing.assert_close(alone.replay.obs[0], crowd.replay.obs[1], rtol=0, atol=1e-4)
+    assert torch.equal(alone.replay.action[0, :40], crowd.replay.action[1, :40])
+    assert not torch.equal(crowd.replay.obs[0], crowd.replay.obs[1])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [({"burn_in": 10}, "burn_in=10 is"), ({"batch_size": 301, "burn_in": 400}, "capacity=300 is")],
+)
+def test_a_burn_in_or_capacity_shorter_than_a_batch_is_refused(wrong: dict[str, int], name: str) -> None:
     config = SacConfig(**({"burn_in": 40, "batch_size": 16} | wrong))
     with Population("Pendulum-v1", seeds=[0], workers=0) as population, pytest.raises(ValueError, match=name):
         Loop(population, config=config, capacity=300)

@@ -241,6 +241,7 @@ def free_bytes(device: torch.device) -> int:
 
 def _check_memory(bytes_per_slot: int, slots: int, capacity: int, host: Host) -> None:
     """Raise if a replay of all members does not fit, before any of it is allocated."""
+    # Observations kept aside are not in here: one an episode, and nobody knows yet how long episodes are.
     needed, free = bytes_per_slot * slots, free_bytes(host.device)
     if needed <= _HEADROOM * free:
         return
