@@ -1,0 +1,5 @@
+"""Agents that learn as a population: P independent runs of one configuration, on a leading axis."""
+
+from sasr.agents.sac import Sac, SacConfig
+
+__all__ = ["Sac", "SacConfig"]

@@ -1,0 +1,291 @@
+"""Soft actor-critic for continuous actions (Haarnoja et al., 2018), a population of P independent agents.
+
+Twin critics, a squashed Gaussian actor and a tuned temperature. Losses are summed over P and everything else is
+elementwise or per member, so members never touch each other.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from sasr.agents.adam import Adam
+from sasr.agents.layers import PopulationMLP
+from sasr.experience.spaces import action_width, state_width
+from sasr.experience.transition import Batch, Host
+from sasr.randomness import MemberStreams
+
+# -------------------------------------------------------------------- config
+
+
+@dataclass(frozen=True, kw_only=True)
+class SacConfig:
+    """Settings of SAC; the defaults are those of the SASR paper's experiments. The discount is the host's."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of the actor and of each critic."""
+    actor_lr: float = 3e-4
+    """Adam's step size for the actor."""
+    critic_lr: float = 1e-3
+    """Adam's step size for the critics."""
+    temperature_lr: float = 1e-4
+    """Adam's step size for log α; α starts at 1."""
+    target_entropy: float | None = None
+    """Entropy that the temperature is tuned towards; None is minus the number of action dimensions."""
+    tau: float = 0.005
+    """Share of the critics that moves into the target critics at each update, in (0, 1]."""
+    policy_frequency: int = 2
+    """The actor and the temperature learn at every this many updates, this many times on the same batch."""
+    batch_size: int = 256
+    """Transitions of each member in an update."""
+    burn_in: int = 5_000
+    """Steps of each member with uniformly random actions before the first update."""
+    log_std_min: float = -5.0
+    """Lower end of the actor's log standard deviation, before squashing."""
+    log_std_max: float = 2.0
+    """Upper end of the actor's log standard deviation, before squashing."""
+
+    def __post_init__(self) -> None:
+        for name in ("actor_lr", "critic_lr", "temperature_lr"):
+            if not getattr(self, name) >= 0.0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative; the paper uses 1e-4 to 1e-3")
+        for name in ("policy_frequency", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if any(width < 1 for width in self.hidden):
+            raise ValueError(f"hidden={self.hidden} has a layer without units; the paper uses (256, 256)")
+        if not 0.0 < self.tau <= 1.0:
+            raise ValueError(f"tau={self.tau} must be in (0, 1]; 0.005 is the usual one")
+        if self.burn_in < 0:
+            raise ValueError(f"burn_in={self.burn_in} must not be negative; 0 learns from the first step")
+        if not self.log_std_min < self.log_std_max:
+            raise ValueError(f"log_std_min={self.log_std_min} must be below log_std_max={self.log_std_max}")
+
+
+class UpdateNoise(NamedTuple):
+    """The standard normal numbers one update uses; passed in, so that an update is a function of its arguments."""
+
+    target: Tensor  # (P, B, A) for the actions at next_obs
+    actor: Tensor  # (policy_frequency, P, B, A) for each of the actor's inner updates
+
+
+# ------------------------------------------------------------------ networks
+
+
+class Actor(nn.Module):
+    """The squashed Gaussian policy: a = tanh(u)·scale + middle, u ~ N(μ(s), σ(s)²)."""
+
+    scale: Tensor  # (A,) half the width of the action range
+    middle: Tensor  # (A,)
+
+    def __init__(
+        self, obs_width: int, space: gym.spaces.Box, config: SacConfig, init: MemberStreams, device: torch.device
+    ) -> None:
+        super().__init__()
+        low, high = (torch.as_tensor(bound, dtype=torch.float64).flatten() for bound in (space.low, space.high))
+        self.register_buffer("scale", ((high - low) / 2).float().to(device))
+        self.register_buffer("middle", ((high + low) / 2).float().to(device))
+        self.register_buffer("low", low.float().to(device), persistent=False)
+        self.register_buffer("high", high.float().to(device), persistent=False)
+        widths = (obs_width, *config.hidden, 2 * len(low))
+        self.net = PopulationMLP(widths, generators=init.generators, device=device)
+        self.log_std_min, self.log_std_max = config.log_std_min, config.log_std_max
+
+    def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """μ and log σ, each (P, B, A), for obs (P, B, k)."""
+        mean, raw = self.net(obs).chunk(2, dim=-1)
+        # Squashed and not clamped: a clamp has no gradient once it is outside.
+        return mean, self.log_std_min + 0.5 * (self.log_std_max - self.log_std_min) * (raw.tanh() + 1.0)
+
+    def squash(self, u: Tensor) -> Tensor:
+        """An action of the space for an unbounded u; clamped, as tanh(u)·scale + middle may round past a bound."""
+        return (u.tanh() * self.scale + self.middle).clamp(self.get_buffer("low"), self.get_buffer("high"))
+
+    def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions (P, B, A) and their log densities (P, B), differentiable."""
+        mean, log_std = self.distribution(obs)
+        u = mean + log_std.exp() * noise
+        log_normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi)
+        # log(1 − tanh²u) as 2·(log 2 − u − softplus(−2u)): exact where 1 − tanh²u underflows.
+        log_slope = self.scale.log() + 2.0 * (math.log(2.0) - u - softplus(-2.0 * u))
+        return u.tanh() * self.scale + self.middle, (log_normal - log_slope).sum(-1)
+
+
+class TwinCritic(nn.Module):
+    """Two action-value functions for each member: network p is member p's first one, network P + p its second."""
+
+    def __init__(self, width: int, config: SacConfig, init: MemberStreams, device: torch.device) -> None:
+        super().__init__()
+        self.net = PopulationMLP((width, *config.hidden, 1), generators=[*init.generators] * 2, device=device)
+
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Values (2, P, B)."""
+        pairs = torch.cat([obs, action], dim=-1)
+        # One population of 2·P networks, so that an accelerator launches half the kernels.
+        values: Tensor = self.net(pairs.repeat(2, 1, 1))
+        return values.view(2, *pairs.shape[:2])
+
+
+# ----------------------------------------------------------------- the agent
+
+
+class Sac(nn.Module):
+    """P soft actor-critics, one for each seed of the host.
+
+    >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
+    >>> agent = Sac(Host(observation_space=box, action_space=box, seeds=(0, 1)))
+    >>> agent.act(torch.zeros(2, 1, 3)).shape
+    torch.Size([2, 1, 3])
+    """
+
+    log_alpha: Tensor  # (P,)
+
+    def __init__(self, host: Host, config: SacConfig | None = None) -> None:
+        super().__init__()
+        self.config = config = config or SacConfig()
+        self.action_space = space = _checked_space(host.action_space)
+        self.members, self.device, self.discount = host.members, host.device, host.discount
+        self.obs_width, self.action_width = state_width(host.observation_space), action_width(space)
+        self.target_entropy = -float(self.action_width) if config.target_entropy is None else config.target_entropy
+
+        init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
+        self.actor = Actor(self.obs_width, space, config, init, host.device)
+        self.critic = TwinCritic(self.obs_width + self.action_width, config, init, host.device)
+        self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
+        self.log_alpha = nn.Parameter(torch.zeros(host.members, device=host.device))
+
+        self.actor_adam = Adam(list(self.actor.parameters()), lr=config.actor_lr)
+        self.critic_adam = Adam(list(self.critic.parameters()), lr=config.critic_lr)
+        self.temperature_adam = Adam([self.log_alpha], lr=config.temperature_lr)
+
+        # Apart, so that how often one acts does not change what one learns with.
+        self.act_streams = MemberStreams(host.seeds, "agent/act", host.device)
+        self.update_streams = MemberStreams(host.seeds, "agent/update", host.device)
+        self.updates = 0  # an int and not a tensor: the schedule is decided without waiting for the device
+
+    # ---------------------------------------------------------------- update
+
+    def draw_noise(self, batch_size: int) -> UpdateNoise:
+        """Fresh noise for one update, each member's from its own stream."""
+        shape = (self.members, 1 + self.config.policy_frequency, batch_size, self.action_width)
+        target, *actor = self.update_streams.draw(_normal, torch.empty(shape, device=self.device)).unbind(1)
+        return UpdateNoise(target, torch.stack(actor))
+
+    def update(self, batch: Batch, bonus: Tensor, noise: UpdateNoise) -> Mapping[str, Tensor]:
+        """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
+        shape = tuple(batch.obs.shape[:2])
+        for name, own in (("reward", batch.reward), ("bonus", bonus), ("terminated", batch.terminated)):
+            if tuple(own.shape) != shape:  # (P, B, 1) + (P, B) would broadcast, and silently learn a batch mean
+                raise ValueError(f"{name} has shape {tuple(own.shape)}, expected (members, batch) = {shape}")
+        self.updates += 1
+        figures = self.update_critic(batch, bonus, noise.target)
+        if self.updates % self.config.policy_frequency == 0:
+            for own in noise.actor:
+                figures |= self.update_actor(batch, own)
+        return figures
+
+    def update_critic(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """One step of the critics, and the target critics a little after them."""
+        target = self.target(batch, bonus, noise)
+        values = self.critic(self._flat(batch.obs), self._flat(batch.action))  # (2, P, B)
+        loss = (values - target).square().mean(-1).sum(0)
+        self.critic_adam.descend(loss.sum())
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
+        return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
+
+    @torch.no_grad()
+    def target(self, batch: Batch, bonus: Tensor, noise: Tensor) -> Tensor:
+        """What the critics should say, (P, B): r + bonus + γ·(1 − terminated)·(min Q′ − α·log π)(s′, a′)."""
+        next_obs = self._flat(batch.next_obs)
+        action, log_prob = self.actor.sample(next_obs, noise)
+        value: Tensor = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
+        # Only a true termination ends the return; a time limit cuts the episode, not the task.
+        return batch.reward + bonus + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
+
+    def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
+        """One step of the actor and of the temperature."""
+        obs = self._flat(batch.obs)
+        action, log_prob = self.actor.sample(obs, noise)
+        alpha = self.log_alpha.exp()
+        loss = (alpha.detach()[:, None] * log_prob - self.critic(obs, action).amin(0)).mean(-1)
+        self.actor_adam.descend(loss.sum())
+        # With the log densities from before the actor's step: another pass would move α by less than its own noise.
+        entropy = -log_prob.detach().mean(-1)
+        self.temperature_adam.descend((alpha * (entropy - self.target_entropy)).sum())
+        return {"actor_loss": loss.detach(), "entropy": entropy, "alpha": alpha.detach()}
+
+    # ------------------------------------------------------------------- act
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, deterministic: bool = False) -> Tensor:
+        """Actions (P, E, *action_shape) for obs (P, E, *obs_shape); `deterministic` takes the middle, tanh(μ)."""
+        flat = self._flat(obs)
+        if flat.shape[0] != self.members or flat.shape[-1] != self.obs_width:
+            raise ValueError(
+                f"obs has {flat.shape[0]} members of {flat.shape[-1]} features, but this agent has {self.members} of "
+                f"{self.obs_width}: give (members, environments, *observation shape)"
+            )
+        u, log_std = self.actor.distribution(flat)
+        if not deterministic:
+            u = u + log_std.exp() * self.act_streams.draw(_normal, u)
+        return self._in_space(self.actor.squash(u))
+
+    @torch.no_grad()
+    def act_randomly(self, envs: int = 1) -> Tensor:
+        """Actions (P, E, *action_shape) uniform over the space, for the burn-in."""
+        shape = (self.members, envs, self.action_width)
+        uniform = self.act_streams.draw(_uniform, torch.empty(shape, device=self.device))
+        low, high = self.actor.get_buffer("low"), self.actor.get_buffer("high")
+        return self._in_space((low + uniform * (high - low)).clamp(low, high))
+
+    def _flat(self, x: Tensor) -> Tensor:
+        """Observations or actions (P, B, …) as the vectors (P, B, k) that the networks take."""
+        return (x.flatten(2) if x.dim() > 2 else x.unsqueeze(-1)).to(self.log_alpha.dtype)
+
+    def _in_space(self, action: Tensor) -> Tensor:
+        return action.reshape(*action.shape[:2], *self.action_space.shape)
+
+    # ----------------------------------------------------------- checkpoints
+
+    def get_extra_state(self) -> Tensor:
+        """The number of updates so far; a tensor, so that a checkpoint needs no pickle."""
+        return torch.tensor(self.updates)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Continue the schedule where it stood."""
+        self.updates = int(state)
+
+
+# ---------------------------------------------------------------- small parts
+
+
+def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(like.shape, generator=generator, device=like.device)
+
+
+def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.rand(like.shape, generator=generator, device=like.device)
+
+
+def _checked_space(space: gym.Space[Any]) -> gym.spaces.Box:
+    if not isinstance(space, gym.spaces.Box):
+        raise TypeError(
+            f"action space {space} is not continuous: SAC draws actions from a squashed Gaussian and needs a Box; "
+            "use an agent for discrete actions"
+        )
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all() and (space.low < space.high).all()):
+        raise ValueError(
+            f"action space {space} must have finite bounds, low below high, in every dimension: SAC scales its actions "
+            "to them; give the environment such bounds with gymnasium.wrappers.TransformAction"
+        )
+    return space

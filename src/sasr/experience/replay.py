@@ -1,0 +1,253 @@
+"""Replay on the device: the last steps of P members, sampled by each member from its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor
+
+from sasr.experience.growing import GrowingModule
+from sasr.experience.spaces import state_dtype
+from sasr.experience.transition import Batch, Host, Transition
+from sasr.randomness import MemberStreams
+
+_HEADROOM = 0.9  # share of the free memory a replay may take; networks, batches and the system need some
+
+
+class Replay(GrowingModule):
+    """A ring of steps of all P × E environments; a slot is one step of one environment.
+
+    A step's next observation is the next step's observation, so each is stored once. Where the next step starts
+    elsewhere (a new episode, or environments that were restarted), the observation it led to is kept aside.
+
+    >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
+    >>> replay = Replay(Host(observation_space=box, action_space=box), capacity=100)
+    >>> zeros, no = torch.zeros(1, 1, 3), torch.zeros(1, 1, dtype=torch.bool)
+    >>> step = replay.add(Transition(zeros, zeros, torch.ones(1, 1), zeros, no, no))
+    >>> len(replay), replay.sample(1).reward.tolist()
+    (1, [[1.0]])
+    """
+
+    obs: Tensor  # (P, rows, E, *obs_shape)
+    action: Tensor  # (P, rows, E, *action_shape)
+    reward: Tensor  # (P, rows, E) float32, the environment's own
+    terminated: Tensor  # (P, rows, E) bool
+    truncated: Tensor  # (P, rows, E) bool
+    aside: (
+        Tensor  # (P, rows, E) int32, the serial number of the next observation in `finals`; −1: it is in the next row
+    )
+    offset: Tensor  # (P, 1) int64, where a member's slots begin among those of all
+    finals: Tensor  # (F, *obs_shape) a ring: serial number n is in row n mod F
+
+    def __init__(self, host: Host, *, capacity: int = 1_000_000) -> None:
+        """Allocate everything.
+
+        Args:
+            host: Gives spaces, seeds, environments and the device.
+            capacity: Steps kept for each member, over all its environments.
+        """
+        super().__init__()
+        P, E = host.members, host.envs
+        if capacity < E:
+            raise ValueError(f"capacity={capacity} must be at least one step of each of the {E} environments")
+        self.envs, self.members, self.device = E, P, host.device
+        # One row more than are valid: the newest step's next observation is there before its own step is.
+        self.rows = capacity // E + 1
+        self.capacity = self.rows * E
+        obs_shape, action_shape = _shape(host.observation_space), _shape(host.action_space)
+        kinds: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+            "obs": (obs_shape, state_dtype(host.observation_space)),
+            "action": (action_shape, _action_dtype(host.action_space)),
+            "reward": ((), torch.float32),
+            "terminated": ((), torch.bool),
+            "truncated": ((), torch.bool),
+            "aside": ((), torch.int32),
+        }
+        slot_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in kinds.values())
+        _check_memory(P * slot_bytes, self.rows * E, capacity, host)
+        for name, (shape, dtype) in kinds.items():
+            self.register_buffer(name, torch.zeros((P, self.rows, E, *shape), dtype=dtype, device=host.device))
+        self.register_growing(
+            "finals", torch.zeros((64, *obs_shape), dtype=kinds["obs"][1], device=host.device), axis=0
+        )
+        self.streams = MemberStreams(host.seeds, "replay", host.device)
+        first = torch.arange(P, device=host.device)[:, None] * self.capacity
+        self.register_buffer("offset", first, persistent=False)
+        # Counters are plain ints: nothing waits for the device to know where to write. They travel as extra state.
+        self.cursor = 0  # the row that the next step is written to
+        self.filled = 0  # rows that hold a step
+        self.kept = 0  # serial number of the next observation that goes aside
+        self.oldest = 0  # serial numbers below this are not needed any more
+
+    def __len__(self) -> int:
+        """Steps stored for each member."""
+        return self.filled * self.envs
+
+    # ------------------------------------------------------------------ write
+
+    def next_released(self) -> Tensor:
+        """The slots (P, E) that the next `add` takes away; a shaper that marks slots must release them before."""
+        return self._slots_of((self.cursor + 1) % self.rows)
+
+    @torch.no_grad()
+    def add(self, step: Transition) -> Transition:
+        """Store one step of every environment; the same step with its slots."""
+        self._check(step)
+        row, after = self.cursor, (self.cursor + 1) % self.rows
+        if self.filled:
+            self._keep_aside(row, step.obs)
+        self.obs[:, row] = step.obs.to(self.obs.dtype)
+        self.obs[:, after] = step.next_obs.to(self.obs.dtype)
+        self.action[:, row] = step.action.to(self.action.dtype)
+        self.reward[:, row] = step.reward
+        self.terminated[:, row] = step.terminated
+        self.truncated[:, row] = step.truncated
+        self.aside[:, row] = -1
+        self.cursor, self.filled = after, min(self.filled + 1, self.rows - 1)
+        return step._replace(slot=self._slots_of(row))
+
+    def _keep_aside(self, row: int, obs: Tensor) -> None:
+        """Save the next observations of the step before `row` where `obs`, which takes their place, is another."""
+        expected = self.obs[:, row]
+        # Compared, and not told by the end of an episode: right for any sequence of steps.
+        p, e = (expected != obs.to(expected.dtype)).flatten(2).any(-1).nonzero(as_tuple=True)
+        count = len(p)
+        if count == 0:
+            return
+        self._make_room(count)
+        serial = torch.arange(self.kept, self.kept + count, device=self.device)
+        self.finals[serial % len(self.finals)] = expected[p, e]
+        self.aside[p, row - 1, e] = serial.to(torch.int32)  # row − 1 of row 0 is the last one, as it should be
+        self.kept += count
+
+    def _make_room(self, count: int) -> None:
+        """Let `finals` take `count` more; rows are forgotten in the order they came, and so are their finals."""
+        if self.kept + count - self.oldest <= len(self.finals):
+            return
+        needed = self.aside[self.aside >= 0]
+        self.oldest = int(needed.min()) if len(needed) else self.kept
+        live = self.kept - self.oldest
+        # Less than half may stay in use: then this look over all rows pays for at least that many observations.
+        if 2 * (live + count) > len(self.finals):
+            serial = torch.arange(self.oldest, self.kept, device=self.device)
+            saved = self.finals[serial % len(self.finals)]
+            self.grow("finals", 2 * (live + count))
+            self.finals[serial % len(self.finals)] = saved
+
+    # ------------------------------------------------------------------- read
+
+    @torch.no_grad()
+    def sample(self, batch_size: int) -> Batch:
+        """`batch_size` steps of each member, uniformly and with replacement, each member from its own stream."""
+        if not 1 <= batch_size <= len(self):
+            raise ValueError(
+                f"batch_size={batch_size} must be between 1 and the {len(self)} steps stored for each member; "
+                "take more steps before learning (a longer burn-in), or a smaller batch"
+            )
+        age = self.streams.draw(
+            lambda like, g: torch.randint(1, len(self) + 1, like.shape, generator=g, device=like.device),
+            torch.empty((self.members, batch_size), device=self.device),
+        )
+        slot = (self.cursor * self.envs - age) % self.capacity  # slots are in order of time: row by row
+        return Batch(
+            obs=self._rows("obs", slot),
+            action=self._rows("action", slot),
+            reward=self._rows("reward", slot),
+            next_obs=self._next_obs(slot),
+            terminated=self._rows("terminated", slot),
+        )
+
+    def read(self, member: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Observations (n, *obs_shape) and actions (n, *action_shape) now stored in `slots` of `member`."""
+        return self.obs[member].flatten(0, 1)[slots], self.action[member].flatten(0, 1)[slots]
+
+    def _rows(self, name: str, slot: Tensor) -> Tensor:
+        """Entries (P, B, …) of a buffer at slots (P, B)."""
+        flat: Tensor = getattr(self, name).flatten(0, 2)
+        return flat[self.offset + slot]
+
+    def _next_obs(self, slot: Tensor) -> Tensor:
+        following = self._rows("obs", (slot + self.envs) % self.capacity)
+        serial = self._rows("aside", slot).long()
+        kept = self.finals[serial.clamp(min=0) % len(self.finals)]
+        is_aside = (serial >= 0).view(*slot.shape, *(1,) * (following.dim() - 2))
+        return torch.where(is_aside, kept, following)  # no branch on the device's data, so nothing waits for it
+
+    def _slots_of(self, row: int) -> Tensor:
+        return (row * self.envs + torch.arange(self.envs, device=self.device)).repeat(self.members, 1)
+
+    # ---------------------------------------------------------------- borders
+
+    def _check(self, step: Transition) -> None:
+        for name, own in (("obs", self.obs), ("action", self.action), ("next_obs", self.obs)):
+            expected, found = (self.members, self.envs, *own.shape[3:]), tuple(getattr(step, name).shape)
+            if found != expected:
+                raise ValueError(
+                    f"{name} has shape {found}, expected (members, envs, *shape of the space) = {expected}"
+                )
+        for name in ("reward", "terminated", "truncated"):
+            found = tuple(getattr(step, name).shape)
+            if found != (self.members, self.envs):
+                raise ValueError(f"{name} has shape {found}, expected (members, envs) = {(self.members, self.envs)}")
+        if step.valid is not None and not bool(step.valid.all()):
+            p, e = (~step.valid).nonzero()[0].tolist()
+            raise ValueError(
+                f"step of member {p}, environment {e} is not valid: replay stores a step of every environment; "
+                "reset environments in the step that ends an episode, as sasr.tasks.vector.Population does"
+            )
+
+    def get_extra_state(self) -> Tensor:
+        """Where writing goes on; a tensor, so that a checkpoint needs no pickle."""
+        return torch.tensor([self.cursor, self.filled, self.kept, self.oldest])
+
+    def set_extra_state(self, state: Any) -> None:
+        """Continue where the saved replay stood."""
+        self.cursor, self.filled, self.kept, self.oldest = state.tolist()
+
+
+# ---------------------------------------------------------------- small parts
+
+
+def _shape(space: gym.Space[Any]) -> tuple[int, ...]:
+    if space.shape is None:
+        raise TypeError(f"space {space} has no array shape to store; flatten it first, as sasr.tasks does")
+    return tuple(space.shape)
+
+
+def _action_dtype(space: gym.Space[Any]) -> torch.dtype:
+    return torch.float32 if isinstance(space, gym.spaces.Box) else torch.int64
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that can be allocated on a device now, without pushing anything out."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf(pages)
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():  # on Linux most memory that is not free is cache that would be given up
+        lines = dict(line.split(":") for line in meminfo.read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) * 1024
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and (allowed := limit.read_text().strip()) != "max":  # a container may have less than its machine
+        free = min(free, int(allowed) - int(used.read_text()))
+    return free
+
+
+def _check_memory(bytes_per_slot: int, slots: int, capacity: int, host: Host) -> None:
+    """Raise if a replay of all members does not fit, before any of it is allocated."""
+    # Observations kept aside are not in here: one an episode, and nobody knows yet how long episodes are.
+    needed, free = bytes_per_slot * slots, free_bytes(host.device)
+    if needed <= _HEADROOM * free:
+        return
+    fits = int(_HEADROOM * free) // bytes_per_slot - host.envs
+    fix = f"capacity={fits} would fit, or" if fits >= host.envs else "no capacity would fit:"
+    raise ValueError(
+        f"capacity={capacity} for {host.members} members needs {needed / 2**30:,.1f} GiB of replay, but {host.device} "
+        f"has {free / 2**30:,.1f} GiB free; {fix} train fewer seeds at once"
+    )

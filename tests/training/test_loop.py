@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import statistics
+
+import pytest
+import torch
+
+from sasr import SASR
+from sasr.agents import SacConfig
+from sasr.tasks.vector import Population
+from sasr.training import Loop
+
+TINY = SacConfig(hidden=(16, 16), burn_in=40, batch_size=16)
+
+
+def run(steps: int, *, seeds: tuple[int, ...] = (0, 1), envs: int = 1, shaper: SASR | None = None) -> Loop:
+    with Population("Pendulum-v1", seeds=seeds, environments=envs, workers=0) as population:
+        loop = Loop(population, config=TINY, shaper=shaper, capacity=300)
+        loop.run(steps)
+    return loop
+
+
+def same_weights(one: Loop, other: Loop) -> bool:
+    ours, theirs = one.agent.state_dict(), other.agent.state_dict()
+    return all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def test_one_update_for_each_step_after_the_burn_in() -> None:
+    loop = run(100, envs=2)
+    assert loop.steps == 100
+    assert loop.agent.updates == 60
+    assert len(loop.replay) == 100
+
+
+def test_a_shaper_of_weight_zero_is_plain_sac_bit_for_bit() -> None:
+    plain = run(120)
+    assert same_weights(plain, run(120, shaper=SASR(reward_weight=0.0)))
+    assert not same_weights(plain, run(120, shaper=SASR(reward_weight=1.0)))
+
+
+def test_the_stored_reward_is_the_environments() -> None:
+    plain, shaped = run(60), run(60, shaper=SASR(reward_weight=100.0))
+    assert torch.equal(plain.replay.reward[:, :41], shaped.replay.reward[:, :41])  # the burn-in and one step after
+    assert (shaped.replay.reward <= 0.0).all()  # Pendulum's; the shaped reward would be far above
+
+
+def test_an_episode_cut_by_its_time_limit_is_stored_as_truncated_with_its_last_observation() -> None:
+    loop = run(205, seeds=(3,))
+    assert loop.replay.truncated[0, :205, 0].nonzero().tolist() == [[199]]
+    assert not loop.replay.terminated.any()
+    assert loop.replay.aside[0, :205, 0].tolist() == [-1] * 199 + [0] + [-1] * 5
+    start, aside = loop.replay.obs[0, 200, 0], loop.replay.finals[0]
+    assert (aside - loop.replay.obs[0, 199, 0]).abs().max() < 1.0  # one step on; the new episode starts elsewhere
+    assert not torch.equal(aside, start)
+    assert len(loop.returns[0]) == 1
+    assert loop.returns[0][0] == pytest.approx(float(loop.replay.reward[0, :200].sum()), rel=1e-5)
+
+
+def test_sasr_marks_slots_in_the_replay_also_when_it_wraps() -> None:
+    flags, own = (run(450, seeds=(0,), shaper=SASR(storage=name, retention=1.0)) for name in ("flags", "own"))
+    stored = flags.shaper.ledger.store.select(0, 1)  # failures: an episode of Pendulum is never rewarded
+    assert 0 < len(stored) <= 300 < len(own.shaper.ledger.store.select(0, 1))
+    rows = flags.replay.obs[0, :, 0]
+    assert all((rows == state).all(-1).any() for state in stored)
+
+
+def test_a_seed_alone_and_in_a_population_takes_the_same_steps() -> None:
+    alone, crowd = run(80, seeds=(5,)), run(80, seeds=(4, 5, 6))
+    torch.testing.assert_close(alone.replay.obs[0], crowd.replay.obs[1], rtol=0, atol=1e-4)
+    assert torch.equal(alone.replay.action[0, :40], crowd.replay.action[1, :40])
+    assert not torch.equal(crowd.replay.obs[0], crowd.replay.obs[1])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [({"burn_in": 10}, "burn_in=10 is"), ({"batch_size": 301, "burn_in": 400}, "capacity=300 is")],
+)
+def test_a_burn_in_or_capacity_shorter_than_a_batch_is_refused(wrong: dict[str, int], name: str) -> None:
+    config = SacConfig(**({"burn_in": 40, "batch_size": 16} | wrong))
+    with Population("Pendulum-v1", seeds=[0], workers=0) as population, pytest.raises(ValueError, match=name):
+        Loop(population, config=config, capacity=300)
+
+
+@pytest.mark.slow
+def test_sac_learns_pendulum() -> None:
+    config = SacConfig(hidden=(64, 64), burn_in=1000, batch_size=128, actor_lr=1e-3, temperature_lr=1e-3)
+    with Population("Pendulum-v1", seeds=[0], workers=0) as population:
+        loop = Loop(population, config=config, capacity=6000)
+        loop.run(6000)
+    returns = loop.returns[0]
+    assert statistics.mean(returns[:5]) < -800  # at random
+    assert statistics.mean(returns[-5:]) > -400
