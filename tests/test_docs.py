@@ -1,0 +1,64 @@
+"""The pages tell the truth: links lead somewhere, examples run, tables say what the stored results say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def stored(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert target.startswith("http") or (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_engine_pages_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "engine.md").read_text(), re.DOTALL)
+    assert code is not None
+    names: dict[str, Any] = {}
+    exec(code.group(1), names)
+    assert names["loop"].steps == 400
+
+
+def test_the_doctors_table_is_the_stored_one() -> None:
+    text = (ROOT / "docs" / "doctor.md").read_text()
+    assert stored("diagnosis")["machine"]["commit"] in text
+    for row in stored("diagnosis")["figures"]["rows"]:
+        line = (
+            f"| {row['task']} | {row['features']} | `{row['preset']}` | {row['bandwidth']:.3g} | {row['lonely']:.0%} | "
+            f"{row['neighbours']:,.0f} | {row['rank_correlation']:.2f} | {row['signal_to_noise']:.2g} | "
+            f"{row['verdict']} |"
+        )
+        assert line in text
+
+
+@pytest.mark.parametrize("name", ["estimators-cpu", "estimators-cuda"])
+def test_the_cost_tables_are_the_stored_ones(name: str) -> None:
+    text = (ROOT / "docs" / "mechanism.md").read_text()
+    assert stored(name)["machine"]["commit"] in text
+    for row in stored(name)["figures"]["rows"]:
+        line = (
+            f"| {row['stored']:,} | {row['recompute_linear_ms']:,.1f} ms | {row['linear_ms']:.2f} ms | "
+            f"{row['linear_speedup']:,.0f}× | {row['recompute_squared_ms']:,.1f} ms | {row['squared_ms']:.2f} ms | "
+            f"{row['squared_speedup']:,.0f}× |"
+        )
+        assert line in text
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/stable-baselines3.md"])
+def test_the_mountain_car_table_is_the_stored_one(page: str) -> None:
+    text = (ROOT / page).read_text()
+    for found in stored("mountain_car-16-cores")["figures"]["methods"].values():
+        figures = " | ".join(f"{mean:.2f} ± {error:.2f}" for mean, error in found["return_at"].values())
+        assert f"| {figures} | {found['reached']} of 5 |" in text
