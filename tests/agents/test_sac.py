@@ -266,6 +266,14 @@ def test_a_saved_agent_continues_bit_for_bit(tmp_path: Path) -> None:
     assert torch.equal(agent.act(obs), resumed.act(obs))
 
 
+def test_a_state_that_does_not_fit_is_refused_whole() -> None:
+    agent, other = make_agent((0, 1)), make_agent((0, 1, 2))
+    before = {key: value.clone() for key, value in agent.state_dict().items()}
+    with pytest.raises(ValueError, match="make this Sac with the same spaces, seeds and settings"):
+        agent.load_state_dict(other.state_dict())
+    assert all(torch.equal(value, agent.state_dict()[key]) for key, value in before.items())
+
+
 # ------------------------------------------------------------------ bad input
 
 

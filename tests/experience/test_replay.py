@@ -200,6 +200,16 @@ def test_a_saved_replay_continues_bit_for_bit(tmp_path: Path, stop: int) -> None
         assert all(torch.equal(a, b) for a, b in zip(replay.sample(2), resumed.sample(2), strict=True))
 
 
+def test_a_state_that_does_not_fit_is_refused_whole() -> None:
+    replay, other = make_replay(60, seeds=(0, 1), envs=2), make_replay(40, seeds=(0, 1), envs=2)
+    for step in Life.made_up(5, 2, 2, box(2), 1).steps:
+        replay.add(step)
+    before = {key: value.clone() for key, value in replay.state_dict().items()}
+    with pytest.raises(ValueError, match="make this Replay with the same spaces, seeds and settings"):
+        replay.load_state_dict(other.state_dict())
+    assert all(torch.equal(value, replay.state_dict()[key]) for key, value in before.items())
+
+
 # ------------------------------------------------------------------ a shaper marks states in it
 
 

@@ -365,9 +365,9 @@ def test_a_foreign_state_dict_is_refused_and_nothing_is_lost(bound: Bound) -> No
     shaper, other = bound("auto", k=3), bound("auto", k=4)
     episode(shaper, torch.randn(30, 1, 1, 3), success=True)
     before = copy.deepcopy(shaper.state_dict())
-    with pytest.raises(ValueError, match=r"has shape .* expected .* bind this shaper to the same spaces"):
+    with pytest.raises(ValueError, match=r"has shape .* expected .* make this SASR with the same spaces"):
         shaper.load_state_dict(other.state_dict())
-    with pytest.raises(ValueError, match="state_dict is of another shaper: missing"):
+    with pytest.raises(ValueError, match="state_dict is of something else: missing"):
         shaper.load_state_dict(bound("authors", k=3).state_dict())
     assert all(torch.equal(value, shaper.state_dict()[key]) for key, value in before.items())
 

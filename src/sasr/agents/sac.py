@@ -20,6 +20,7 @@ from torch.nn.functional import softplus
 
 from sasr.agents.adam import Adam
 from sasr.agents.layers import PopulationMLP
+from sasr.experience.growing import CheckedModule
 from sasr.experience.spaces import action_width, state_width
 from sasr.experience.transition import Batch, Host
 from sasr.randomness import MemberStreams
@@ -138,7 +139,7 @@ class TwinCritic(nn.Module):
 # ----------------------------------------------------------------- the agent
 
 
-class Sac(nn.Module):
+class Sac(CheckedModule):
     """P soft actor-critics, one for each seed of the host.
 
     >>> box = gym.spaces.Box(-1.0, 1.0, (3,))

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor, nn
 
 
-class GrowingModule(nn.Module):
+class CheckedModule(nn.Module):
+    """A module that takes a saved state whole or not at all."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Continue from a saved state; one that does not fit is refused before anything changes."""
+        check_state(self, state_dict)
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
+
+
+class GrowingModule(CheckedModule):
     """A module some of whose buffers double along one axis as data arrives; `state_dict` keeps their size."""
 
     def __init__(self) -> None:
@@ -45,9 +54,9 @@ def check_state(module: nn.Module, state: Mapping[str, Any]) -> None:
     """Raise a ValueError that names the first entry of `state` that `module` could not take; change nothing."""
     own = module.state_dict()
     missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-    fix = "bind this shaper to the same spaces, seeds and settings as the saved one first"
+    fix = f"make this {type(module).__name__} with the same spaces, seeds and settings as the saved one first"
     if missing or unknown:
-        raise ValueError(f"this state_dict is of another shaper: missing {missing[:3]}, unknown {unknown[:3]}; {fix}")
+        raise ValueError(f"this state_dict is of something else: missing {missing[:3]}, unknown {unknown[:3]}; {fix}")
     axes = {
         f"{path}.{name}".lstrip("."): axis
         for path, part in module.named_modules()

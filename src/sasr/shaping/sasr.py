@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
 from sasr.evidence.features import RandomFeatures
 from sasr.evidence.kernels import kernel_named
 from sasr.evidence.ledger import Ledger
 from sasr.evidence.normaliser import StateNormaliser
-from sasr.experience.growing import check_state
+from sasr.experience.growing import CheckedModule
 from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
 from sasr.experience.retention import RETENTION
 from sasr.experience.segments import Segmenter
@@ -25,7 +25,7 @@ from sasr.shaping.beta import beta_draw, beta_mean
 from sasr.shaping.presets import SasrConfig, preset_config
 
 
-class SASR(nn.Module):
+class SASR(CheckedModule):
     """Self-adaptive success-rate reward shaping for a population of P members.
 
     >>> shaper = SASR(preset="paper", reward_weight=0.3)
@@ -290,5 +290,4 @@ class SASR(nn.Module):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Continue from a saved state; one that does not fit is refused before anything changes."""
         self._bound()
-        check_state(self, state_dict)
         return super().load_state_dict(state_dict, strict=strict, assign=assign)
