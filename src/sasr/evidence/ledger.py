@@ -91,8 +91,12 @@ class Ledger(nn.Module):
 
     def counts(self, states: Tensor) -> Tensor:
         """Counts Ñ_S and Ñ_F, (P, B, 2), of states (P, B, k)."""
+        return self.finish(self.raw(states))
+
+    def finish(self, raw: Tensor) -> Tensor:
+        """Counts (P, B, 2) from estimates: never negative, nothing before the burn-in, scaled."""
         size = self.estimator.size[:, None, :]  # (P, 1, 2)
-        total = self.raw(states).clamp(min=0.0) * (size > self.burn_in)
+        total = raw.clamp(min=0.0) * (size > self.burn_in)
         if self.scaling == "density":
             # Paper, equation for Ñ_X: N/|D_X| · Σ K, with N all states observed so far.
             total = total * (self.normaliser.count[:, None, None] / size.clamp(min=1)).float()

@@ -20,7 +20,7 @@ from stable_baselines3.common.vec_env import VecNormalize, unwrap_vec_normalize
 from torch import Tensor
 
 from sasr.experience.spaces import flatten_observations
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.transition import Batch, Host, ReplayView, Transition
 from sasr.shaping.sasr import SASR
 
 Array = NDArray[Any]
@@ -48,6 +48,8 @@ class _Shaping:
 
     shaper: SASR
     observation_space: Any
+    action_space: Any
+    n_envs: int
     device: torch.device
     last_batch: Batch | None = None
     last_bonus: Tensor | None = None
@@ -60,7 +62,16 @@ class _Shaping:
         variant = cls.__dict__.get("for_dicts") if isinstance(space, gym.spaces.Dict) else None
         return super().__new__(variant or cls)
 
-    def _bind(self, shaper: ShaperLike, host: Host) -> None:
+    def _bind(self, shaper: ShaperLike, *, seed: int, discount: float, replay: ReplayView | None = None) -> None:
+        host = Host(
+            observation_space=self.observation_space,
+            action_space=self.action_space,
+            seeds=(seed,),
+            envs=self.n_envs,
+            device=self.device,
+            discount=discount,
+            replay=replay,
+        )
         self.shaper = make_shaper(shaper)
         self.shaper.bind(host)
 
@@ -154,16 +165,7 @@ class SASRReplayBuffer(_Shaping, ReplayBuffer):
                 "absorbing=True must tell a time limit from an end, but handle_timeout_termination is False here; "
                 "keep it True, or give SASR(..., absorbing=False)"
             )
-        host = Host(
-            observation_space=observation_space,
-            action_space=action_space,
-            seeds=(seed,),
-            envs=n_envs,
-            device=self.device,
-            discount=discount,
-            replay=_StoredStates(self),
-        )
-        self._bind(shaper, host)
+        self._bind(shaper, seed=seed, discount=discount, replay=_StoredStates(self))
 
     def add(
         self,
@@ -249,15 +251,7 @@ class SASRRolloutBuffer(_Shaping, RolloutBuffer):
     ) -> None:
         self.seen: list[Transition] = []
         super().__init__(buffer_size, observation_space, action_space, device, gae_lambda, gamma, n_envs)
-        host = Host(
-            observation_space=observation_space,
-            action_space=action_space,
-            seeds=(seed,),
-            envs=n_envs,
-            device=self.device,
-            discount=gamma,
-        )
-        self._bind(shaper, host)
+        self._bind(shaper, seed=seed, discount=gamma)
 
     def reset(self) -> None:
         """Start a new rollout; evidence stays."""

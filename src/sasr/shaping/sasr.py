@@ -204,7 +204,7 @@ class SASR(CheckedModule):
     def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
         """Figures about a batch's states, each (P,): what a log shows now and then, at the price of one `shape`."""
         raw = self.ledger.raw(self._batch_states(batch))
-        counts = self.counts(batch)
+        counts = self.ledger.finish(raw)
         mean = beta_mean(counts[..., SUCCESS], counts[..., FAILURE])
         return {
             "n_success": counts[..., SUCCESS].mean(1),
