@@ -38,7 +38,7 @@ def feed(ledger: Ledger, member: int, outcome: int, states: Tensor) -> None:
     everyone[member] = states
     valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
     valid[member] = True
-    ledger.normaliser.observe(everyone, valid)
+    ledger.observe(everyone, valid)
     ledger.add(member, outcome, states)
 
 
@@ -90,7 +90,7 @@ def test_density_scaling_is_the_papers_equation() -> None:
     plain, scaled = (make(exact=True, bandwidth=0.8, standardise=False, scaling=s) for s in ("sum", "density"))
     success, failure, query = torch.randn(4, K), torch.randn(12, K), torch.randn(1, 6, K)
     for ledger in (plain, scaled):
-        ledger.normaliser.observe(torch.randn(1, 84, K))
+        ledger.observe(torch.randn(1, 84, K))
         feed(ledger, 0, 0, success)
         feed(ledger, 0, 1, failure)
     by_hand = torch.stack([100 / len(d) * Gaussian().value(query[0], d, 0.8).sum(1) for d in (success, failure)], dim=1)
@@ -110,7 +110,7 @@ def test_flagged_slots_count_and_are_forgotten_when_released() -> None:
     store = ReplayFlags(1, 40, lambda member, slots: replay[member, slots], CPU)
     counts = LinearCounts(RandomFeatures(Gaussian(), K, 64))
     ledger = Ledger(store, StateNormaliser(1, K, enabled=True, clip=5.0), counts, Gaussian(), "dimension")
-    ledger.normaliser.observe(replay)
+    ledger.observe(replay)
     ledger.add(0, 0, torch.tensor([3, 5, 7]))
     ledger.add(0, 1, torch.arange(10, 30))
     assert counts.size.tolist() == [[3, 20]]
@@ -133,7 +133,7 @@ def test_turnover_in_a_full_replay_buffer_still_renews_the_mapping() -> None:
         slot = step % 64
         ledger.release(0, slot)
         replay[0, slot] = torch.randn(K) + step
-        ledger.normaliser.observe(replay[:, slot : slot + 1])
+        ledger.observe(replay[:, slot : slot + 1])
         ledger.add(0, 1, torch.tensor([slot]))
     assert int(counts.size.sum()) == 64
     assert float(ledger.normaliser.centre[0].mean()) > 200.0

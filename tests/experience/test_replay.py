@@ -192,7 +192,7 @@ def test_a_saved_replay_continues_bit_for_bit(tmp_path: Path, stop: int) -> None
     for step in life.steps[:stop]:
         replay.add(step)
     replay.sample(2)
-    save_file(dict(replay.state_dict()), tmp_path / "replay.safetensors")
+    save_file({key: value.contiguous() for key, value in replay.state_dict().items()}, tmp_path / "replay.safetensors")
     resumed.load_state_dict(load_file(tmp_path / "replay.safetensors"))
     for step in life.steps[stop:]:
         replay.add(step)

@@ -24,6 +24,9 @@ class Novelty(nn.Module):
     def observe(self, step: Transition) -> None:
         self.mean += 0.1 * (step.obs.mean(1) - self.mean)
 
+    def release(self, slots: Tensor) -> None:
+        pass
+
     def shape(self, batch: Batch) -> Tensor:
         return (batch.obs - self.mean[:, None]).norm(dim=-1)
 
@@ -113,5 +116,5 @@ def test_each_broken_promise_is_named(shaper: type[Novelty], message: str) -> No
 
 
 def test_a_missing_method_is_named() -> None:
-    with pytest.raises(AssertionError, match="lacks bind, observe, shape, update"):
+    with pytest.raises(AssertionError, match="lacks bind, observe, release, shape, update"):
         check_shaper(nn.Linear(1, 1))

@@ -5,22 +5,49 @@ import statistics
 import pytest
 import torch
 
-from sasr import SASR
-from sasr.agents import SacConfig
+from sasr import SASR, Host
+from sasr.agents import Sac, SacConfig
 from sasr.tasks.vector import Population
-from sasr.training import Loop
+from sasr.training import Loop, OffPolicy
 
 TINY = SacConfig(hidden=(16, 16), burn_in=40, batch_size=16)
 
 
-def run(steps: int, *, seeds: tuple[int, ...] = (0, 1), envs: int = 1, shaper: SASR | None = None) -> Loop:
+def learner_of(
+    population: Population, config: SacConfig, *, shaper: SASR | None = None, capacity: int = 300
+) -> OffPolicy:
+    host = Host(
+        observation_space=population.observation_space,
+        action_space=population.action_space,
+        seeds=population.seeds,
+        envs=population.environments,
+    )
+    return OffPolicy(host, Sac(host, config), shaper=shaper, capacity=capacity)
+
+
+class Recorded(Loop):
+    """A loop that remembers the returns of its episodes."""
+
+    def __init__(self, population: Population, learner: OffPolicy) -> None:
+        super().__init__(population, learner)
+        self.agent, self.replay, self.shaper = learner.agent, learner.replay, learner.shaper
+        self.returns: list[list[float]] = [[] for _ in population.seeds]
+
+    def turn(self) -> list:
+        ended = super().turn()
+        for episode in ended:
+            self.returns[episode.member].append(episode.ret)
+        return ended
+
+
+def run(steps: int, *, seeds: tuple[int, ...] = (0, 1), envs: int = 1, shaper: SASR | None = None) -> Recorded:
     with Population("Pendulum-v1", seeds=seeds, environments=envs, workers=0) as population:
-        loop = Loop(population, config=TINY, shaper=shaper, capacity=300)
+        loop = Recorded(population, learner_of(population, TINY, shaper=shaper))
         loop.run(steps)
     return loop
 
 
-def same_weights(one: Loop, other: Loop) -> bool:
+def same_weights(one: Recorded, other: Recorded) -> bool:
     ours, theirs = one.agent.state_dict(), other.agent.state_dict()
     return all(torch.equal(ours[key], theirs[key]) for key in ours)
 
@@ -78,14 +105,14 @@ def test_a_seed_alone_and_in_a_population_takes_the_same_steps() -> None:
 def test_a_burn_in_or_capacity_shorter_than_a_batch_is_refused(wrong: dict[str, int], name: str) -> None:
     config = SacConfig(**({"burn_in": 40, "batch_size": 16} | wrong))
     with Population("Pendulum-v1", seeds=[0], workers=0) as population, pytest.raises(ValueError, match=name):
-        Loop(population, config=config, capacity=300)
+        learner_of(population, config)
 
 
 @pytest.mark.slow
 def test_sac_learns_pendulum() -> None:
     config = SacConfig(hidden=(64, 64), burn_in=1000, batch_size=128, actor_lr=1e-3, temperature_lr=1e-3)
     with Population("Pendulum-v1", seeds=[0], workers=0) as population:
-        loop = Loop(population, config=config, capacity=6000)
+        loop = Recorded(population, learner_of(population, config, capacity=6000))
         loop.run(6000)
     returns = loop.returns[0]
     assert statistics.mean(returns[:5]) < -800  # at random

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from torch.nn.functional import softplus
 
 from sasr.agents.adam import Adam
 from sasr.agents.layers import PopulationMLP
+from sasr.agents.protocol import check_batch
 from sasr.experience.growing import CheckedModule
 from sasr.experience.spaces import action_width, state_width
 from sasr.experience.transition import Batch, Host
@@ -181,28 +181,36 @@ class Sac(CheckedModule):
         target, *actor = self.update_streams.draw(_normal, torch.empty(shape, device=self.device)).unbind(1)
         return UpdateNoise(target, torch.stack(actor))
 
-    def update(self, batch: Batch, bonus: Tensor, noise: UpdateNoise) -> Mapping[str, Tensor]:
-        """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
-        shape = tuple(batch.obs.shape[:2])
-        for name, own in (("reward", batch.reward), ("bonus", bonus), ("terminated", batch.terminated)):
-            if tuple(own.shape) != shape:  # (P, B, 1) + (P, B) would broadcast, and silently learn a batch mean
-                raise ValueError(f"{name} has shape {tuple(own.shape)}, expected (members, batch) = {shape}")
+    def next_kind(self) -> int:
+        """Count an update and say which kind it is: 0 the critics alone, 1 the actor and the temperature too."""
         self.updates += 1
+        return int(self.updates % self.config.policy_frequency == 0)
+
+    def update(self, batch: Batch, bonus: Tensor, noise: UpdateNoise) -> dict[str, Tensor]:
+        """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
+        check_batch(batch, bonus)
+        return self.learn(batch, bonus, noise, self.next_kind())
+
+    def learn(self, batch: Batch, bonus: Tensor, noise: UpdateNoise, kind: int) -> dict[str, Tensor]:
+        """The update as nothing but tensor work, so that it can be compiled or captured."""
         figures = self.update_critic(batch, bonus, noise.target)
-        if self.updates % self.config.policy_frequency == 0:
+        if kind == 1:
             for own in noise.actor:
                 figures |= self.update_actor(batch, own)
         return figures
 
     def update_critic(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """One step of the critics, and the target critics a little after them."""
-        target = self.target(batch, bonus, noise)
-        values = self.critic(self._flat(batch.obs), self._flat(batch.action))  # (2, P, B)
-        loss = (values - target).square().mean(-1).sum(0)
+        loss, values = self.critic_loss(batch, self.target(batch, bonus, noise))
         self.critic_adam.descend(loss.sum())
         with torch.no_grad():
             torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
         return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
+
+    def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared errors of both critics (P,), and their values (2, P, B)."""
+        values = self.critic(self._flat(batch.obs), self._flat(batch.action))
+        return (values - target).square().mean(-1).sum(0), values
 
     @torch.no_grad()
     def target(self, batch: Batch, bonus: Tensor, noise: Tensor) -> Tensor:
@@ -215,15 +223,19 @@ class Sac(CheckedModule):
 
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""
-        obs = self._flat(batch.obs)
-        action, log_prob = self.actor.sample(obs, noise)
+        loss, entropy = self.actor_loss(batch, noise)
         alpha = self.log_alpha.exp()
-        loss = (alpha.detach()[:, None] * log_prob - self.critic(obs, action).amin(0)).mean(-1)
         self.actor_adam.descend(loss.sum())
         # With the log densities from before the actor's step: another pass would move α by less than its own noise.
-        entropy = -log_prob.detach().mean(-1)
-        self.temperature_adam.descend((alpha * (entropy - self.target_entropy)).sum())
-        return {"actor_loss": loss.detach(), "entropy": entropy, "alpha": alpha.detach()}
+        self.temperature_adam.descend((alpha * (entropy.detach() - self.target_entropy)).sum())
+        return {"actor_loss": loss.detach(), "entropy": entropy.detach(), "alpha": alpha.detach()}
+
+    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """What the actor lowers, and its entropy, each (P,)."""
+        obs = self._flat(batch.obs)
+        action, log_prob = self.actor.sample(obs, noise)
+        alpha = self.log_alpha.detach().exp()[:, None]
+        return (alpha * log_prob - self.critic(obs, action).amin(0)).mean(-1), -log_prob.mean(-1)
 
     # ------------------------------------------------------------------- act
 

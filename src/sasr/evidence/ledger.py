@@ -28,6 +28,7 @@ class Ledger(nn.Module):
 
     until_rebuild: Tensor  # (P,) int64, how many more states may come or go before the sums are rebuilt
     rebuilds: Tensor  # (P,) int64
+    observed: Tensor  # (P,) float32, N on the device, for density scaling
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Ledger(nn.Module):
         members = len(counts.size)
         self.register_buffer("until_rebuild", torch.ones(members, dtype=torch.int64))
         self.register_buffer("rebuilds", torch.zeros(members, dtype=torch.int64))
+        self.register_buffer("observed", torch.zeros(members, device=counts.size.device))
 
     @property
     def h(self) -> Tensor:
@@ -54,6 +56,12 @@ class Ledger(nn.Module):
         if isinstance(self.estimator, ExactCounts):
             return self.estimator.bandwidth
         return cast(LinearCounts | SquaredCounts, self.estimator).features.bandwidth
+
+    def observe(self, states: Tensor, valid: Tensor | None = None) -> None:
+        """Take states (P, n, k) into the statistics, leaving out those that are not valid (P, n)."""
+        self.normaliser.observe(states, valid)
+        if self.scaling == "density":
+            self.observed.copy_(self.normaliser.count)
 
     def add(self, member: int, outcome: int, items: Tensor) -> None:
         """Keep what `items` (n, …) stand for as evidence of an outcome."""
@@ -99,7 +107,7 @@ class Ledger(nn.Module):
         total = raw.clamp(min=0.0) * (size > self.burn_in)
         if self.scaling == "density":
             # Paper, equation for Ñ_X: N/|D_X| · Σ K, with N all states observed so far.
-            total = total * (self.normaliser.count[:, None, None] / size.clamp(min=1)).float()
+            total = total * (self.observed[:, None, None] / size.clamp(min=1))
         return total
 
     def _is_due(self, member: int) -> bool:

@@ -25,9 +25,10 @@ class StateNormaliser(nn.Module):
         super().__init__()
         self.enabled, self.clip = enabled, clip
         shape = (members, k)
-        self.register_buffer("count", torch.zeros(members, dtype=torch.float64, device=device))
-        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64, device=device))
-        self.register_buffer("spread", torch.zeros(shape, dtype=torch.float64, device=device))
+        # Statistics stay where steps come from, on the CPU; what maps batches is on the device.
+        self.register_buffer("count", torch.zeros(members, dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("spread", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("centre", torch.zeros(shape, device=device))
         self.register_buffer("scale", torch.ones(shape, device=device))
 

@@ -42,7 +42,11 @@ class GrowingModule(CheckedModule):
         new.narrow(axis, 0, old.shape[axis]).copy_(old)
         setattr(self, name, new)
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+    def why_not(self, saved: Mapping[str, Any]) -> str:
+        """Why this module's own entries of a saved state can't be taken, beyond their names and shapes."""
+        return ""
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         for name in self.growing:
             saved, own = state_dict.get(prefix + name), getattr(self, name)
             if saved is not None and saved.shape != own.shape:
@@ -57,12 +61,8 @@ def check_state(module: nn.Module, state: Mapping[str, Any]) -> None:
     fix = f"make this {type(module).__name__} with the same spaces, seeds and settings as the saved one first"
     if missing or unknown:
         raise ValueError(f"this state_dict is of something else: missing {missing[:3]}, unknown {unknown[:3]}; {fix}")
-    axes = {
-        f"{path}.{name}".lstrip("."): axis
-        for path, part in module.named_modules()
-        if isinstance(part, GrowingModule)
-        for name, axis in part.growing.items()
-    }
+    growing = {path: part for path, part in module.named_modules() if isinstance(part, GrowingModule)}
+    axes = {f"{path}.{name}".lstrip("."): axis for path, part in growing.items() for name, axis in part.growing.items()}
     for key, tensor in own.items():
         if key.endswith("_extra_state"):
             continue
@@ -71,3 +71,8 @@ def check_state(module: nn.Module, state: Mapping[str, Any]) -> None:
             expected[axes[key]] = found[axes[key]]
         if expected != found:
             raise ValueError(f"state_dict entry {key!r} has shape {tuple(found)}, expected {tuple(expected)}; {fix}")
+    for path, part in growing.items():
+        prefix = f"{path}." if path else ""
+        reason = part.why_not({key.removeprefix(prefix): state[key] for key in own if key.startswith(prefix)})
+        if reason:
+            raise ValueError(f"state_dict of {path or type(part).__name__}: {reason}; {fix}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sasr.experience.spaces import state_dtype
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.randomness import MemberStreams
 
+_RINGS = ("obs", "action", "reward", "terminated", "truncated", "aside")
 _HEADROOM = 0.9  # share of the free memory a replay may take; networks, batches and the system need some
 
 
@@ -42,20 +44,23 @@ class Replay(GrowingModule):
         Tensor  # (P, rows, E) int32, the serial number of the next observation in `finals`; −1: it is in the next row
     )
     offset: Tensor  # (P, 1) int64, where a member's slots begin among those of all
+    position: Tensor  # (2,) int64, `cursor` and `filled` on the device, where a captured graph can see them move
     finals: Tensor  # (F, *obs_shape) a ring: serial number n is in row n mod F
 
-    def __init__(self, host: Host, *, capacity: int = 1_000_000) -> None:
+    def __init__(self, host: Host, *, capacity: int = 1_000_000, truncation_is_terminal: bool = False) -> None:
         """Allocate everything.
 
         Args:
             host: Gives spaces, seeds, environments and the device.
             capacity: Steps kept for each member, over all its environments.
+            truncation_is_terminal: Sample steps cut by a time limit as terminated, as the authors' code does.
         """
         super().__init__()
         P, E = host.members, host.envs
         if capacity < E:
             raise ValueError(f"capacity={capacity} must be at least one step of each of the {E} environments")
         self.envs, self.members, self.device = E, P, host.device
+        self.truncation_is_terminal = truncation_is_terminal
         # One row more than are valid: the newest step's next observation is there before its own step is.
         self.rows = capacity // E + 1
         self.capacity = self.rows * E
@@ -71,13 +76,17 @@ class Replay(GrowingModule):
         slot_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in kinds.values())
         _check_memory(P * slot_bytes, self.rows * E, capacity, host)
         for name, (shape, dtype) in kinds.items():
-            self.register_buffer(name, torch.zeros((P, self.rows, E, *shape), dtype=dtype, device=host.device))
+            # Growing, though they never do: a saved state has only the rows that hold something.
+            self.register_growing(name, torch.zeros((P, self.rows, E, *shape), dtype=dtype, device=host.device), axis=1)
         self.register_growing(
             "finals", torch.zeros((64, *obs_shape), dtype=kinds["obs"][1], device=host.device), axis=0
         )
         self.streams = MemberStreams(host.seeds, "replay", host.device)
         first = torch.arange(P, device=host.device)[:, None] * self.capacity
         self.register_buffer("offset", first, persistent=False)
+        self.register_buffer("position", torch.zeros(2, dtype=torch.int64, device=host.device), persistent=False)
+        # What the newest step led to, where steps come from: compared with the next step's start without a wait.
+        self.newest = torch.zeros((P, E, *obs_shape), dtype=kinds["obs"][1])
         # Counters are plain ints: nothing waits for the device to know where to write. They travel as extra state.
         self.cursor = 0  # the row that the next step is written to
         self.filled = 0  # rows that hold a step
@@ -95,34 +104,52 @@ class Replay(GrowingModule):
         return self._slots_of((self.cursor + 1) % self.rows)
 
     @torch.no_grad()
-    def add(self, step: Transition) -> Transition:
-        """Store one step of every environment; the same step with its slots."""
+    def add(self, step: Transition, *, write: Callable[..., None] | None = None) -> Transition:
+        """Store one step of every environment, on the CPU as environments give it; the same step with its slots.
+
+        `write` stands in for this replay's own, such as a captured graph of it.
+        """
         self._check(step)
-        row, after = self.cursor, (self.cursor + 1) % self.rows
+        row = self.cursor
         if self.filled:
-            self._keep_aside(row, step.obs)
-        self.obs[:, row] = step.obs.to(self.obs.dtype)
-        self.obs[:, after] = step.next_obs.to(self.obs.dtype)
-        self.action[:, row] = step.action.to(self.action.dtype)
-        self.reward[:, row] = step.reward
-        self.terminated[:, row] = step.terminated
-        self.truncated[:, row] = step.truncated
-        self.aside[:, row] = -1
-        self.cursor, self.filled = after, min(self.filled + 1, self.rows - 1)
+            self._keep_aside(row, step.obs.to(self.newest.dtype))
+        self.newest.copy_(step.next_obs)
+        arrived = (step.obs, self.newest, step.action, step.reward, step.terminated, step.truncated)
+        if write:
+            write(*arrived)
+        else:
+            self.write(*(part.to(self.device) for part in arrived))
+        self.cursor, self.filled = (row + 1) % self.rows, min(self.filled + 1, self.rows - 1)
         return step._replace(slot=self._slots_of(row))
+
+    def write(
+        self, obs: Tensor, next_obs: Tensor, action: Tensor, reward: Tensor, terminated: Tensor, truncated: Tensor
+    ) -> None:
+        """Put a step (P, E, …) where `position` says and move that on; only tensor work, so that it can be captured."""
+        row = self.position[:1]
+        after = (row + 1) % self.rows
+        put = {"obs": obs, "action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
+        for name, value in put.items():
+            own: Tensor = getattr(self, name)
+            own.index_copy_(1, row, value.to(own.dtype)[:, None])
+        self.obs.index_copy_(1, after, next_obs.to(self.obs.dtype)[:, None])
+        self.aside.index_fill_(1, row, -1)
+        self.position[:1] = after
+        self.position[1:] += 1
+        self.position[1:].clamp_(max=self.rows - 1)
 
     def _keep_aside(self, row: int, obs: Tensor) -> None:
         """Save the next observations of the step before `row` where `obs`, which takes their place, is another."""
-        expected = self.obs[:, row]
         # Compared, and not told by the end of an episode: right for any sequence of steps.
-        p, e = (expected != obs.to(expected.dtype)).flatten(2).any(-1).nonzero(as_tuple=True)
+        p, e = (self.newest != obs).flatten(2).any(-1).nonzero(as_tuple=True)
         count = len(p)
         if count == 0:
             return
         self._make_room(count)
         serial = torch.arange(self.kept, self.kept + count, device=self.device)
-        self.finals[serial % len(self.finals)] = expected[p, e]
-        self.aside[p, row - 1, e] = serial.to(torch.int32)  # row − 1 of row 0 is the last one, as it should be
+        self.finals[serial % len(self.finals)] = self.newest[p, e].to(self.device)
+        # Row −1 of row 0 is the last one, as it should be.
+        self.aside[p.to(self.device), row - 1, e.to(self.device)] = serial.to(torch.int32)
         self.kept += count
 
     def _make_room(self, count: int) -> None:
@@ -149,17 +176,24 @@ class Replay(GrowingModule):
                 f"batch_size={batch_size} must be between 1 and the {len(self)} steps stored for each member; "
                 "take more steps before learning (a longer burn-in), or a smaller batch"
             )
-        age = self.streams.draw(
-            lambda like, g: torch.randint(1, len(self) + 1, like.shape, generator=g, device=like.device),
-            torch.empty((self.members, batch_size), device=self.device),
+        return self.sample_stored(batch_size)
+
+    def sample_stored(self, batch_size: int) -> Batch:
+        """`sample` without the check: nothing but tensors, so that it can be captured."""
+        uniform = self.streams.draw(
+            lambda like, g: torch.rand(like.shape, generator=g, device=like.device, dtype=like.dtype),
+            torch.empty((self.members, batch_size), device=self.device, dtype=torch.float64),
         )
-        slot = (self.cursor * self.envs - age) % self.capacity  # slots are in order of time: row by row
+        cursor, filled = self.position[0], self.position[1]
+        age = (uniform * (filled * self.envs)).long() + 1
+        slot = (cursor * self.envs - age) % self.capacity  # slots are in order of time: row by row
+        terminated = self._rows("terminated", slot)
         return Batch(
             obs=self._rows("obs", slot),
             action=self._rows("action", slot),
             reward=self._rows("reward", slot),
             next_obs=self._next_obs(slot),
-            terminated=self._rows("terminated", slot),
+            terminated=terminated | self._rows("truncated", slot) if self.truncation_is_terminal else terminated,
         )
 
     def read(self, member: int, slots: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,7 +213,7 @@ class Replay(GrowingModule):
         return torch.where(is_aside, kept, following)  # no branch on the device's data, so nothing waits for it
 
     def _slots_of(self, row: int) -> Tensor:
-        return (row * self.envs + torch.arange(self.envs, device=self.device)).repeat(self.members, 1)
+        return (row * self.envs + torch.arange(self.envs)).repeat(self.members, 1)
 
     # ---------------------------------------------------------------- borders
 
@@ -201,13 +235,35 @@ class Replay(GrowingModule):
                 "reset environments in the step that ends an episode, as sasr.tasks.vector.Population does"
             )
 
+    # ----------------------------------------------------------- checkpoints
+
+    def why_not(self, saved: Mapping[str, Any]) -> str:
+        """A ring of another length can't be taken over."""
+        rows, used = int(saved["_extra_state"][0]), saved["reward"].shape[1]
+        return "" if rows == self.rows and used <= rows else f"it has room for {rows} rows of steps, not {self.rows}"
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        used = self.rows if self.filled == self.rows - 1 else self.cursor + 1
+        for name in _RINGS:
+            destination[prefix + name] = destination[prefix + name][:, :used]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        for name in _RINGS:
+            own, saved = getattr(self, name), state_dict[prefix + name]
+            own[:, : saved.shape[1]] = saved.to(own.device)
+            state_dict[prefix + name] = own
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def get_extra_state(self) -> Tensor:
         """Where writing goes on; a tensor, so that a checkpoint needs no pickle."""
-        return torch.tensor([self.cursor, self.filled, self.kept, self.oldest])
+        return torch.tensor([self.rows, self.cursor, self.filled, self.kept, self.oldest])
 
     def set_extra_state(self, state: Any) -> None:
         """Continue where the saved replay stood."""
-        self.cursor, self.filled, self.kept, self.oldest = state.tolist()
+        _, self.cursor, self.filled, self.kept, self.oldest = state.tolist()
+        self.position.copy_(torch.tensor([self.cursor, self.filled]))
+        self.newest.copy_(self.obs[:, self.cursor])
 
 
 # ---------------------------------------------------------------- small parts

@@ -25,7 +25,7 @@ def check_shaper(shaper: RewardShaper) -> None:
     >>> from sasr import SASR
     >>> check_shaper(SASR())
     """
-    methods = ("bind", "observe", "shape", "update", "state_dict", "load_state_dict")
+    methods = ("bind", "observe", "release", "shape", "update", "state_dict", "load_state_dict")
     lacking = [method for method in methods if not callable(getattr(shaper, method, None))]
     assert not lacking, f"{type(shaper).__name__} lacks {', '.join(lacking)} of the RewardShaper protocol"
     before = _global_randomness()

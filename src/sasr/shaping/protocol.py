@@ -14,7 +14,9 @@ from sasr.experience.transition import Batch, Host, Transition
 class RewardShaper(Protocol):
     """Adds to the reward of sampled transitions; what the environment said stays in storage.
 
-    P members, E environments each, batches of B. Anything learned or counted is in `state_dict`.
+    P members, E environments each, batches of B. Anything learned or counted is in `state_dict`. A shaper whose `shape`
+    and `update` are nothing but tensor work of fixed shapes says so by an attribute `capturable = True`; then they run
+    inside the agent's captured update.
     """
 
     def bind(self, host: Host) -> None:
@@ -23,6 +25,10 @@ class RewardShaper(Protocol):
 
     def observe(self, step: Transition) -> None:
         """Learn what happened; called exactly once per environment step."""
+        ...
+
+    def release(self, slots: Tensor) -> None:
+        """Forget replay slots (P, E) that the host is about to overwrite; most shapers have nothing to forget."""
         ...
 
     def shape(self, batch: Batch) -> Tensor:

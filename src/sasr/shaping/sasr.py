@@ -24,6 +24,8 @@ from sasr.randomness import MemberStreams
 from sasr.shaping.beta import beta_draw, beta_mean
 from sasr.shaping.presets import SasrConfig, preset_config
 
+CPU = torch.device("cpu")
+
 
 class SASR(CheckedModule):
     """Self-adaptive success-rate reward shaping for a population of P members.
@@ -44,6 +46,7 @@ class SASR(CheckedModule):
         super().__init__()
         self.config = dataclasses.replace(config, **overrides) if config else preset_config(preset, **overrides)
         self.host: Host | None = None
+        self.capturable = self.config.estimator != "exact"  # exact counts read as many states as there are
 
     # ---------------------------------------------------------------- set-up
 
@@ -74,11 +77,11 @@ class SASR(CheckedModule):
             envs=host.envs,
             item_shape=() if flagged else (k,),
             dtype=torch.int64 if flagged else dtype,
-            device=device,
+            device=CPU,
             reward_above=config.reward_above,
             max_steps=config.segment_steps,
         )
-        self.retention_streams = MemberStreams(host.seeds, "retention", device)
+        self.retention_streams = MemberStreams(host.seeds, "retention", CPU)
         self.beta_streams = MemberStreams(host.seeds, "beta", device)
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
@@ -111,9 +114,11 @@ class SASR(CheckedModule):
     @torch.no_grad()
     def observe(self, step: Transition) -> None:
         """Record one step of every environment; a step with a NaN or a wrong width is refused and nothing changes."""
+        # Steps are looked at one by one, so it is done where they come from: on an accelerator each look would wait.
+        step = Transition(**{name: part.to(CPU) for name, part in step._asdict().items() if part is not None})
         self.check(step)
         states = self._states(step.obs, step.action)
-        self.ledger.normaliser.observe(states, step.valid)
+        self.ledger.observe(states, step.valid)
         items = states if step.slot is None or self.config.storage == "own" else step.slot
         for segment in self.segmenter.add(step, items):
             self._retain(segment.member, segment.success, segment.steps)
@@ -131,13 +136,13 @@ class SASR(CheckedModule):
             raise ValueError(f"member={member} is not in this population of {host.members}")
         if len(states) == 0:
             raise ValueError("a trajectory of 0 states can't be counted; give at least one state, shape (T, k)")
-        flat = states.flatten(1)
+        flat = states.flatten(1).to(CPU)
         self._check_states("trajectory", flat[None], width=self.width)
-        everyone = torch.zeros((host.members, *flat.shape), dtype=flat.dtype, device=flat.device)
+        everyone = torch.zeros((host.members, *flat.shape), dtype=flat.dtype)
         everyone[member] = flat
-        valid = torch.zeros(everyone.shape[:2], dtype=torch.bool, device=flat.device)
+        valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
         valid[member] = True
-        self.ledger.normaliser.observe(everyone, valid)
+        self.ledger.observe(everyone, valid)
         self._retain(member, success, flat)
 
     @torch.no_grad()
@@ -152,7 +157,7 @@ class SASR(CheckedModule):
         generator = self.retention_streams.member(member)
         kept = RETENTION[self.config.retention_rule](len(steps), self.config.retention, generator)
         if len(kept):
-            self.ledger.add(member, SUCCESS if success else FAILURE, steps[kept.to(steps.device)])
+            self.ledger.add(member, SUCCESS if success else FAILURE, steps[kept].to(self._bound().device))
 
     # ----------------------------------------------- from evidence to rewards
 
@@ -239,7 +244,6 @@ class SASR(CheckedModule):
             raise ValueError(f"reward of member {p}, environment {e} is {step.reward[p, e]}; the step is refused")
 
     def _check_states(self, name: str, states: Tensor, *, width: int, valid: Tensor | None = None) -> None:
-        self._check_device(name, states.device)
         if states.shape[-1] != width:
             raise ValueError(f"{name} has {states.shape[-1]} features, but this shaper was bound to {width}")
         if states.dtype.is_floating_point:

@@ -1,5 +1,8 @@
-"""The one loop that turns environments, agent and shaper together."""
+"""The one loop that turns environments, agent and shaper together, and the run around it."""
 
+from sasr.training.config import TrainConfig
 from sasr.training.loop import Loop
+from sasr.training.off_policy import OffPolicy
+from sasr.training.trainer import Trainer
 
-__all__ = ["Loop"]
+__all__ = ["Loop", "OffPolicy", "TrainConfig", "Trainer"]

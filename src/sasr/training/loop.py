@@ -1,125 +1,129 @@
-"""The loop: act, send, learn while the environments step, receive, store, observe."""
+"""The loop: act, send, learn while the environments step, receive, store."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from sasr.agents.sac import Sac, SacConfig
-from sasr.experience.replay import Replay
-from sasr.experience.transition import Host, Transition
-from sasr.shaping.protocol import RewardShaper
-from sasr.shaping.sasr import SASR
-from sasr.tasks.vector import Population
+from sasr.experience.transition import Transition
+from sasr.tasks.vector import Population, Step
+from sasr.training.learner import Learner
+
+
+class Episode(NamedTuple):
+    """One finished episode, as the environment paid for it."""
+
+    member: int
+    environment: int
+    ret: float
+    length: int
+    success: bool
+    """Whether it was ever rewarded above 0 or the environment said so."""
 
 
 class Loop:
-    """P agents in P × E environments, with any shaper or none; the reward that is stored is the environment's."""
+    """P members in P × E environments, with any learner; the reward that is stored is the environment's."""
 
-    def __init__(
-        self,
-        population: Population,
-        *,
-        config: SacConfig | None = None,
-        shaper: RewardShaper | None = None,
-        capacity: int = 1_000_000,
-        device: torch.device | None = None,
-        discount: float = 0.99,
-    ) -> None:
-        """Build agent and replay, bind the shaper, and start the environments.
+    def __init__(self, population: Population, learner: Learner) -> None:
+        """Start the environments.
 
         Args:
             population: The environments; whoever made them closes them.
-            config: Settings of the agent.
-            shaper: Adds to the rewards of sampled steps; None is the plain agent.
-            capacity: Steps kept for each member.
-            device: Where everything is learned.
-            discount: γ of the agent and the shaper.
+            learner: Acts and learns.
         """
-        config = config or SacConfig()
-        for name, value in (("burn_in", config.burn_in), ("capacity", capacity)):
-            if value < config.batch_size:
-                raise ValueError(
-                    f"{name}={value} is less than batch_size={config.batch_size}: the first update would have too few "
-                    "steps to sample; raise it, or take a smaller batch"
-                )
-        host = Host(
-            observation_space=population.observation_space,
-            action_space=population.action_space,
-            seeds=population.seeds,
-            envs=population.environments,
-            device=device or torch.device("cpu"),
-            discount=discount,
+        self.population, self.learner = population, learner
+        self.obs = population.reset()
+        self.steps = 0  # of each member, over its environments
+        shape = (population.members, population.environments)
+        self.open_return, self.open_length = np.zeros(shape), np.zeros(shape, np.int64)
+        self.open_success = np.zeros(shape, np.bool_)
+        self.figures: dict[str, Tensor] = {}
+        """The newest of each figure of the learner, (P,)."""
+
+    def turn(self) -> list[Episode]:
+        """One step of every environment, as many updates as a member took steps; the episodes that ended."""
+        learning = self.steps >= self.learner.burn_in
+        obs = torch.from_numpy(self.obs)
+        action = self.learner.act(obs) if learning else self.learner.act_randomly()
+        self.population.send(action.numpy())
+        self.figures |= self.learner.learn(self.population.environments if learning else 0)
+        told = self.population.receive()
+        self._check(told)
+        self.learner.store(
+            Transition(
+                obs=obs,
+                action=action,
+                reward=torch.from_numpy(told.reward),
+                next_obs=torch.from_numpy(told.final_observation),
+                terminated=torch.from_numpy(told.terminated),
+                truncated=torch.from_numpy(told.truncated),
+                success=torch.from_numpy(told.success),
+            )
         )
-        self.population, self.config, self.shaper, self.device = population, config, shaper, host.device
-        self.agent = Sac(host, config)
-        self.replay = Replay(host, capacity=capacity)
-        if shaper is not None:
-            shaper.bind(dataclasses.replace(host, replay=self.replay))
-        self.obs = self._tensor(population.reset())
-        self.steps = 0
-        self.open_return = np.zeros((host.members, host.envs))
-        self.returns: list[list[float]] = [[] for _ in host.seeds]
-        """The environment's return of every finished episode, by member."""
+        self.obs = told.observation
+        self.steps += self.population.environments
+        return self._count(told)
 
     def run(self, steps: int) -> Mapping[str, Tensor]:
-        """Go on for at least `steps` steps of each member; the last update's figures, each (P,)."""
+        """Go on for at least `steps` steps of each member; the newest figures, each (P,)."""
         if steps < 1:
             raise ValueError(f"steps={steps} must be at least 1")
-        figures: dict[str, Tensor] = {}
         end = self.steps + steps
         while self.steps < end:
-            figures |= self.turn()
-        return figures
+            self.turn()
+        return self.figures
 
-    def turn(self) -> Mapping[str, Tensor]:
-        """One step of every environment, and as many updates as a member took steps."""
-        learning = self.steps >= self.config.burn_in
-        action = self.agent.act(self.obs) if learning else self.agent.act_randomly(self.population.environments)
-        self.population.send(action.cpu().numpy())
-        figures: dict[str, Tensor] = {}
-        for _ in range(self.population.environments if learning else 0):
-            figures |= self._learn()
-        self._store(action)
-        self.steps += self.population.environments
-        return figures
-
-    def _learn(self) -> dict[str, Tensor]:
-        batch = self.replay.sample(self.config.batch_size)
-        bonus = torch.zeros_like(batch.reward) if self.shaper is None else self.shaper.shape(batch)
-        figures = dict(self.agent.update(batch, bonus, self.agent.draw_noise(self.config.batch_size)))
-        if self.shaper is not None:
-            learned = self.shaper.update(batch)
-            figures |= {"bonus": bonus.mean(1)} | {f"shaping/{name}": value for name, value in learned.items()}
-        return figures
-
-    def _store(self, action: Tensor) -> None:
-        """Wait for the environments and pass on what happened."""
-        told = self.population.receive()
-        step = Transition(
-            obs=self.obs,
-            action=action,
-            reward=self._tensor(told.reward),
-            next_obs=self._tensor(told.final_observation),
-            terminated=self._tensor(told.terminated),
-            truncated=self._tensor(told.truncated),
-            success=self._tensor(told.success),
-        )
-        if isinstance(self.shaper, SASR):  # it may have marked the slots that this step takes
-            self.shaper.release(self.replay.next_released())
-        stored = self.replay.add(step)
-        if self.shaper is not None:
-            self.shaper.observe(stored)
-        self.obs = self._tensor(told.observation)
+    def _count(self, told: Step) -> list[Episode]:
         self.open_return += told.reward
-        for p, e in np.argwhere(told.terminated | told.truncated).tolist():
-            self.returns[p].append(float(self.open_return[p, e]))
-            self.open_return[p, e] = 0.0
+        self.open_length += 1
+        self.open_success |= told.success | (told.reward > 0.0)
+        done = told.terminated | told.truncated
+        if not done.any():
+            return []
+        ended = [
+            Episode(
+                p,
+                e,
+                float(self.open_return[p, e]),
+                int(self.open_length[p, e]),
+                bool(self.open_success[p, e]),
+            )
+            for p, e in np.argwhere(done).tolist()
+        ]
+        self.open_return[done], self.open_length[done], self.open_success[done] = 0.0, 0, False
+        return ended
 
-    def _tensor(self, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Tensor:
-        tensor = torch.as_tensor(array, device=self.device)
-        return tensor.float() if tensor.dtype == torch.float64 else tensor
+    def _check(self, told: Step) -> None:
+        """A NaN would be learned by one member and found much later; it is told where it came from."""
+        for name, array in (("observation", told.final_observation), ("reward", told.reward)):
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                p, e, *rest = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
+                where = f" at index {rest[0] if len(rest) == 1 else tuple(rest)}" if rest else ""
+                raise ValueError(
+                    f"{self.population.task}: the {name} of member {p} (seed {self.population.seeds[p]}), environment "
+                    f"{e} is {array[(p, e, *rest)]}{where} after {self.steps:,} steps; mend the environment"
+                )
+
+    # ----------------------------------------------------------- checkpoints
+
+    def save(self) -> dict[str, NDArray[np.generic]]:
+        """Counters of the episodes under way, and where the environments stand."""
+        return {
+            "steps": np.array(self.steps),
+            "observation": self.obs,
+            "open_return": self.open_return,
+            "open_length": self.open_length,
+            "open_success": self.open_success,
+        }
+
+    def load(self, saved: Mapping[str, NDArray[np.generic]], restarted: NDArray[np.bool_]) -> None:
+        """Go on from saved counters; those of environments that had to restart (P, E) begin anew."""
+        self.steps = int(saved["steps"])
+        self.open_return = np.where(restarted, 0.0, saved["open_return"].astype(np.float64))
+        self.open_length = np.where(restarted, 0, saved["open_length"].astype(np.int64))
+        self.open_success = np.where(restarted, False, saved["open_success"].astype(np.bool_))

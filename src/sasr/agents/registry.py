@@ -1,0 +1,33 @@
+"""The agents by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+
+from sasr.agents.sac import Sac, SacConfig
+from sasr.errors import unknown_name
+
+
+class AgentKind(NamedTuple):
+    """How an agent is made, and from which settings."""
+
+    make: Callable[..., Any]
+    """Called with a host and settings."""
+    config: type[Any]
+    on_policy: bool = False
+    """Learns from its newest steps alone, and needs no replay buffer."""
+
+
+AGENTS: dict[str, AgentKind] = {"sac": AgentKind(Sac, SacConfig)}
+
+
+def agent_named(name: str, action_space: gym.Space[Any] | None = None) -> tuple[str, AgentKind]:
+    """An agent's name and kind; "auto" is SAC for continuous actions and discrete SAC for discrete ones."""
+    if name == "auto" and action_space is not None:
+        name = "sac" if isinstance(action_space, gym.spaces.Box) else "sac_discrete"
+    if name not in AGENTS:
+        raise unknown_name("agent", name, AGENTS)
+    return name, AGENTS[name]

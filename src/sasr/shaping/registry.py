@@ -1,0 +1,37 @@
+"""The reward shapers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sasr.errors import unknown_name
+from sasr.shaping.presets import SasrConfig
+from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.sasr import SASR
+
+
+class ShaperKind(NamedTuple):
+    """How a shaper is made, and from which settings."""
+
+    make: Callable[..., RewardShaper]
+    """Called with config=settings."""
+    config: type[Any]
+
+
+SHAPERS: dict[str, ShaperKind] = {"sasr": ShaperKind(SASR, SasrConfig)}
+NONE = "none"
+"""The name of no shaper: the plain agent."""
+
+
+CUSTOM = "custom"
+"""The name of a shaper that the caller brings."""
+
+
+def shaper_named(name: str) -> ShaperKind | None:
+    """A shaper's kind; None for "none" and for a caller's own."""
+    if name in (NONE, CUSTOM):
+        return None
+    if name not in SHAPERS:
+        raise unknown_name("shaper", name, [*SHAPERS, NONE])
+    return SHAPERS[name]

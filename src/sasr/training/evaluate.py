@@ -1,0 +1,57 @@
+"""How good a learner is: episodes with fixed seeds, without exploration, without shaping, without learning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sasr.tasks.vector import Population
+
+STREAM = "evaluation"
+"""Evaluations start from a stream of their own: episodes that training never sees."""
+
+
+class Evaluation(NamedTuple):
+    """The same n episodes of each of P members."""
+
+    returns: NDArray[np.float64]  # (P, n) the environment's
+    lengths: NDArray[np.int64]  # (P, n)
+    success: NDArray[np.bool_]  # (P, n) ever rewarded above 0, or the environment said so
+
+
+def evaluate(
+    population: Population,
+    act: Callable[[Tensor], Tensor],
+    *,
+    progress: Callable[[int], None] | None = None,
+    watch: Callable[[NDArray[np.generic]], None] | None = None,
+) -> Evaluation:
+    """One episode in each of a population's P × n environments.
+
+    Args:
+        population: Environments that nothing else steps.
+        act: Actions (P, n, *action_shape) for observations (P, n, *obs_shape), both on the CPU.
+        progress: Told the number of episodes that have ended.
+        watch: Shown every round's observations.
+    """
+    obs = population.reset(STREAM)
+    shape = (population.members, population.environments)
+    returns, lengths = np.zeros(shape), np.zeros(shape, np.int64)
+    success, running = np.zeros(shape, np.bool_), np.ones(shape, np.bool_)
+    while running.any():
+        if watch:
+            watch(obs)
+        told = population.step(act(torch.from_numpy(obs)).numpy())
+        returns += np.where(running, told.reward, 0.0)
+        lengths += running
+        success |= running & (told.success | (told.reward > 0.0))
+        running &= ~(told.terminated | told.truncated)
+        obs = told.observation
+        if progress:
+            progress(int(running.size - running.sum()))
+    return Evaluation(returns, lengths, success)

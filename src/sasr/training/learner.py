@@ -1,0 +1,48 @@
+"""What the loop turns: an agent, where its experience is kept, and a shaper, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from sasr.experience.transition import Transition
+
+Saved = dict[str, dict[str, Tensor]]
+"""Everything of a learner, by the part it belongs to: agent, replay, shaper."""
+
+
+class Learner(Protocol):
+    """P members that act in E environments each and learn from what happens. Steps come on the CPU."""
+
+    burn_in: int
+    """Steps of each member with random actions before the first update."""
+
+    def act(self, obs: Tensor) -> Tensor:
+        """Actions (P, E, *action_shape) to explore with, on the CPU, for observations (P, E, *obs_shape)."""
+        ...
+
+    def act_randomly(self) -> Tensor:
+        """Actions (P, E, *action_shape) uniform over the space, on the CPU."""
+        ...
+
+    def act_best(self, obs: Tensor) -> Tensor:
+        """The best actions known, (P, n, *action_shape), on the CPU; draws nothing."""
+        ...
+
+    def learn(self, updates: int) -> Mapping[str, Tensor]:
+        """Learn while the environments step, by `updates` updates where that is the agent's to choose; figures (P,)."""
+        ...
+
+    def store(self, step: Transition) -> None:
+        """Take in what happened; called once per step of all environments."""
+        ...
+
+    def save(self, *, replay: bool = True) -> Saved:
+        """Everything needed to go on bit for bit; `replay=False` leaves the stored steps out."""
+        ...
+
+    def load(self, saved: Saved) -> None:
+        """Go on from a saved state; refused before anything changes if it does not fit."""
+        ...

@@ -1,0 +1,137 @@
+"""Agent, replay and shaper of an agent that learns from a replay buffer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from sasr.agents.protocol import Agent
+from sasr.experience.replay import Replay
+from sasr.experience.transition import Host, Transition
+from sasr.shaping.protocol import RewardShaper
+from sasr.training.accelerate import Captured, Mode, compile_parts, generators_of, resolve
+from sasr.training.learner import Saved
+
+
+class OffPolicy:
+    """Samples what was stored, asks the shaper for bonuses and lets the agent learn; stored rewards never change."""
+
+    def __init__(
+        self,
+        host: Host,
+        agent: Agent,
+        *,
+        shaper: RewardShaper | None = None,
+        capacity: int = 1_000_000,
+        truncation_is_terminal: bool = False,
+        accelerate: Mode = "auto",
+    ) -> None:
+        """Allocate the replay buffer and bind the shaper.
+
+        Args:
+            host: What the agent was made for.
+            agent: Learns from sampled steps.
+            shaper: Adds to the rewards of sampled steps; None is the plain agent.
+            capacity: Steps kept for each member.
+            truncation_is_terminal: Stop bootstrapping at time limits, as the authors' code does.
+            accelerate: How updates run.
+        """
+        batch_size, burn_in = agent.config.batch_size, agent.config.burn_in
+        for name, value in (("burn_in", burn_in), ("capacity", capacity)):
+            if value < batch_size:
+                raise ValueError(
+                    f"{name}={value} is less than batch_size={batch_size}: the first update would have too few steps "
+                    "to sample; raise it, or take a smaller batch"
+                )
+        self.agent, self.shaper, self.burn_in, self.envs, self.device = agent, shaper, burn_in, host.envs, host.device
+        self.replay = Replay(host, capacity=capacity, truncation_is_terminal=truncation_is_terminal)
+        if shaper is not None:
+            shaper.bind(dataclasses.replace(host, replay=self.replay))
+        self.unobserved: Transition | None = None
+        self._accelerate(resolve(accelerate, host.device))
+
+    def _accelerate(self, mode: Mode) -> None:
+        """Put graphs around acting, writing and updating, or leave them as they are."""
+        self.mode = mode
+        if mode == "compile":
+            compile_parts(self.agent)
+        parts = (self.agent, self.replay, self.shaper)
+        self._act, self._write = Captured(self._act_eagerly, generators_of([self.agent])), Captured(self.replay.write)
+        self._update = Captured(self.update, generators_of(parts))
+        self.captures_updates = mode == "graph" and getattr(self.shaper, "capturable", self.shaper is None)
+
+    def act(self, obs: Tensor) -> Tensor:
+        """Exploring actions (P, E, *action_shape)."""
+        action = self._act("act", obs) if self.mode == "graph" else self._act_eagerly(obs.to(self.device))
+        return action.cpu()
+
+    def _act_eagerly(self, obs: Tensor) -> Tensor:
+        return self.agent.act(obs)
+
+    def act_randomly(self) -> Tensor:
+        """Uniform actions (P, E, *action_shape)."""
+        return self.agent.act_randomly(self.envs).cpu()
+
+    def act_best(self, obs: Tensor) -> Tensor:
+        """The best actions known, (P, n, *action_shape)."""
+        return self.agent.act(obs.to(self.device), deterministic=True).cpu()
+
+    def learn(self, updates: int) -> Mapping[str, Tensor]:
+        """Run updates, then show the shaper the step that was stored last: both fit in while environments step."""
+        figures: dict[str, Tensor] = {}
+        for _ in range(updates if len(self.replay) >= self.agent.config.batch_size else 0):
+            kind = self.agent.next_kind()
+            # Observations kept aside move when their store grows; a graph that reads them is captured anew.
+            key = (kind, self.replay.finals.data_ptr())
+            figures |= self._update(key, given=(kind,)) if self.captures_updates else self.update(kind)
+        if self.shaper is not None and self.unobserved is not None:
+            self.shaper.observe(self.unobserved)
+            self.unobserved = None
+        return figures
+
+    def update(self, kind: int) -> dict[str, Tensor]:
+        """One update, nothing but tensor work; figures to log, each (P,)."""
+        batch = self.replay.sample_stored(self.agent.config.batch_size)
+        bonus = torch.zeros_like(batch.reward) if self.shaper is None else self.shaper.shape(batch)
+        noise = self.agent.draw_noise(self.agent.config.batch_size)
+        figures = {f"train/{name}": value for name, value in self.agent.learn(batch, bonus, noise, kind).items()}
+        if self.shaper is not None:
+            figures["shaping/bonus_mean"] = bonus.mean(1)
+            figures |= {f"shaping/{name}": value for name, value in self.shaper.update(batch).items()}
+        return figures
+
+    def store(self, step: Transition) -> None:
+        """Put a step into the replay buffer; the shaper sees it in the next `learn`."""
+        if self.shaper is not None:
+            self.shaper.release(self.replay.next_released())
+        self.unobserved = self.replay.add(step, write=self._write_captured if self.mode == "graph" else None)
+
+    def _write_captured(self, *arrived: Tensor) -> None:
+        self._write("write", *arrived)
+
+    # ----------------------------------------------------------- checkpoints
+
+    def save(self, *, replay: bool = True) -> Saved:
+        """State of agent, shaper and replay, and the step that the shaper has not seen yet."""
+        saved = {"agent": dict(self.agent.state_dict())}
+        if self.shaper is not None:
+            saved["shaper"] = dict(self.shaper.state_dict())
+            step = self.unobserved._asdict() if self.unobserved else {}
+            saved["unobserved"] = {name: value for name, value in step.items() if value is not None}
+        if replay:
+            saved["replay"] = dict(self.replay.state_dict())
+        return saved
+
+    def load(self, saved: Saved) -> None:
+        """Go on from a saved state; without a saved replay, the buffer fills anew."""
+        self.agent.load_state_dict(saved["agent"])
+        if self.shaper is not None:
+            self.shaper.load_state_dict(saved["shaper"])
+            self.unobserved = Transition(**saved["unobserved"]) if saved["unobserved"] else None
+        if "replay" in saved:
+            self.replay.load_state_dict(saved["replay"])
+        for captured in (self._act, self._write, self._update):
+            captured.forget()

@@ -1,0 +1,255 @@
+"""A run from its settings: the loop, evaluations, checkpoints, and stopping when asked to."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sasr.agents.registry import agent_named
+from sasr.experience.transition import Host
+from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.registry import CUSTOM, shaper_named
+from sasr.shaping.sasr import SASR
+from sasr.tasks.vector import Population
+from sasr.training.config import TrainConfig, choose_device
+from sasr.training.evaluate import Evaluation, evaluate
+from sasr.training.learner import Learner
+from sasr.training.loop import Episode, Loop
+from sasr.training.off_policy import OffPolicy
+
+
+class Recorder(Protocol):
+    """Told what happens in a run. Steps are those of each member."""
+
+    def begin(self, trainer: Trainer) -> None:
+        """The run starts, or goes on at `trainer.loop.steps`."""
+        ...
+
+    def turned(self, steps: int) -> None:
+        """Another turn is done; called very often."""
+        ...
+
+    def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
+        """Episodes of training ended."""
+        ...
+
+    def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
+        """What the agent and the shaper say of themselves, each (P,)."""
+        ...
+
+    def evaluation(self, steps: int, result: Evaluation) -> None:
+        """The members were evaluated."""
+        ...
+
+    def notice(self, steps: int, text: str) -> None:
+        """Something a person should know."""
+        ...
+
+    def save(self) -> dict[str, Any]:
+        """Plain data to go on from, as a part of a checkpoint."""
+        ...
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Go on from saved data: what was recorded after it is taken back."""
+        ...
+
+
+class Silent:
+    """A recorder that does nothing."""
+
+    def begin(self, trainer: Trainer) -> None:
+        """Nothing."""
+
+    def turned(self, steps: int) -> None:
+        """Nothing."""
+
+    def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
+        """Nothing."""
+
+    def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
+        """Nothing."""
+
+    def evaluation(self, steps: int, result: Evaluation) -> None:
+        """Nothing."""
+
+    def notice(self, steps: int, text: str) -> None:
+        """Nothing."""
+
+    def save(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+
+class Trainer:
+    """One run of P seeds: `run` goes on to the last step, or until a signal asks it to stop."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        folder: Path | None = None,
+        recorder: Recorder | None = None,
+        shaper: RewardShaper | None = None,
+    ) -> None:
+        """Make everything; nothing has happened yet.
+
+        Args:
+            config: Settings of the run.
+            folder: Where checkpoints go; None writes none.
+            recorder: Told what happens.
+            shaper: A shaper of the caller's own, where the settings say shaper="custom".
+        """
+        self.config, self.folder, self.recorder = config, folder, recorder or Silent()
+        self.device = choose_device(config.device)
+        self.stopped_by: int | None = None
+        with ExitStack() as stack:
+            self.population = stack.enter_context(
+                Population(config.task, seeds=config.seeds, environments=config.environments, workers=config.workers)
+            )
+            self.shaper = shaper if config.shaper == CUSTOM else make_shaper(config)
+            self.learner = make_learner(config, self.population, self.shaper, self.device)
+            if config.steps < self.learner.burn_in:
+                raise ValueError(
+                    f"steps={config.steps} is less than burn_in={self.learner.burn_in}: the agent would never learn; "
+                    "train for longer, or set a shorter burn-in"
+                )
+            self.loop = Loop(self.population, self.learner)
+            self._judges: Population | None = None
+            self._stack = stack.pop_all()
+
+    def close(self) -> None:
+        """End the environments' processes."""
+        if self._judges:
+            self._judges.close()
+        self._stack.close()
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps have been taken."""
+        return self.loop.steps >= self.config.steps
+
+    def run(self) -> bool:
+        """Go on; True when all steps have been taken, False when a signal came first."""
+        config, loop, recorder = self.config, self.loop, self.recorder
+        recorder.begin(self)
+        next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
+        with self._heeding_signals():
+            while not self.finished and self.stopped_by is None:
+                before = loop.steps
+                ended = loop.turn()
+                if ended:
+                    recorder.episodes(loop.steps, ended)
+                if _passed(before, loop.steps, config.log_every):
+                    self._log()
+                if _passed(before, loop.steps, config.evaluation_period) or (self.finished and config.eval_every != 0):
+                    recorder.evaluation(loop.steps, self.evaluate())
+                recorder.turned(loop.steps)
+                if config.checkpoint_minutes and time.monotonic() >= next_save:
+                    self.save()
+                    next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
+        self.save()
+        return self.finished
+
+    def evaluate(self) -> Evaluation:
+        """How good the members are now."""
+        if self._judges is None:
+            config = self.config
+            self._judges = Population(
+                config.task, seeds=config.seeds, environments=config.eval_episodes, workers=config.workers
+            )
+        return evaluate(self._judges, self.learner.act_best)
+
+    def _log(self) -> None:
+        figures = self.loop.figures
+        if figures:
+            values = torch.stack([value.double() for value in figures.values()]).cpu().numpy()
+            self.recorder.figures(self.loop.steps, dict(zip(figures, values, strict=True)))
+
+    @contextmanager
+    def _heeding_signals(self) -> Iterator[None]:
+        """The first Ctrl-C or SIGTERM ends the run after the turn under way, with a checkpoint; the second at once."""
+
+        def heed(number: int, frame: FrameType | None) -> None:
+            if self.stopped_by is not None:
+                raise KeyboardInterrupt
+            self.stopped_by = number
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    # ----------------------------------------------------------- checkpoints
+
+    def save(self) -> None:
+        """Write a checkpoint; a disk that is full is told and does not end the run."""
+
+    def resume(self) -> bool:
+        """Go back to the newest whole checkpoint; False if there is none."""
+        return False
+
+
+def make_shaper(config: TrainConfig) -> RewardShaper | None:
+    """The shaper that the settings name."""
+    if config.shaper == CUSTOM:
+        raise ValueError("this run was trained with a shaper of your own; give it: sasr.resume(run, shaper=MyShaper())")
+    kind = shaper_named(config.shaper)
+    if kind is None:
+        return None
+    if kind.make is SASR:
+        return kind.make(config=config.sasr_config())
+    return kind.make(config=config.shaper_config or kind.config())
+
+
+def make_learner(
+    config: TrainConfig, population: Population, shaper: RewardShaper | None, device: torch.device
+) -> Learner:
+    """Agent, experience and shaper as one."""
+    host = Host(
+        observation_space=population.observation_space,
+        action_space=population.action_space,
+        seeds=population.seeds,
+        envs=population.environments,
+        device=device,
+        discount=config.discount,
+    )
+    _, kind = agent_named(config.agent, population.action_space)
+    asked = config.truncation_is_terminal
+    wish = getattr(getattr(shaper, "config", None), "truncation_is_terminal", False)
+    return OffPolicy(
+        host,
+        kind.make(host, config.agent_config),
+        shaper=shaper,
+        capacity=config.steps_kept,
+        truncation_is_terminal=wish if asked is None else asked,
+        accelerate=config.accelerate,
+    )
+
+
+def _passed(before: int, now: int, period: int) -> bool:
+    """Whether a multiple of `period` was reached since `before`; 0 is never."""
+    return period > 0 and now // period > before // period
