@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import itertools
 import math
 import mmap
@@ -302,6 +303,7 @@ def main() -> None:
 def _serve(brief: Brief, board: Board, own: Bell, population: Bell) -> None:
     worker = brief.worker
     stepper = Stepper(pickle.loads(brief.build), brief.indices, board, brief.info_keys, worker)
+    gc.freeze()  # what is there now stays; looking through it again would hold up all the others' round
     board.done(worker, 0, population)
     for number in itertools.count(1):
         board.wait_for_request(worker, number, own, brief.spin)

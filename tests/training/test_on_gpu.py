@@ -1,0 +1,70 @@
+"""The engine on a CUDA device: captured updates are the plain ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sasr.agents import SacConfig
+from sasr.training import TrainConfig, Trainer
+from sasr.training.accelerate import Captured, Mode
+from sasr.training.off_policy import OffPolicy
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+TINY = SacConfig(hidden=(32, 32), burn_in=100, batch_size=32)
+
+
+def trained(mode: Mode, *, steps: int = 400, shaper: str = "sasr", seeds: tuple[int, ...] = (0, 1, 2)) -> OffPolicy:
+    config = TrainConfig(
+        task="MountainCar",
+        steps=steps,
+        seeds=seeds,
+        shaper=shaper,
+        agent="sac",
+        agent_config=TINY,
+        device="cuda",
+        accelerate=mode,
+        eval_every=0,
+        workers=0,
+    )
+    with Trainer(config) as trainer:
+        trainer.loop.run(steps)
+        assert isinstance(trainer.learner, OffPolicy)
+        return trainer.learner
+
+
+@pytest.mark.parametrize("shaper", ["sasr", "none"])
+def test_captured_updates_equal_plain_ones(shaper: str) -> None:
+    plain, captured = trained("eager", shaper=shaper), trained("graph", shaper=shaper)
+    assert captured._update.graphs  # or this test compares nothing
+    for key, value in plain.agent.state_dict().items():
+        torch.testing.assert_close(captured.agent.state_dict()[key], value, rtol=1e-4, atol=1e-5, msg=key)
+    torch.testing.assert_close(captured.replay.obs[:, :400], plain.replay.obs[:, :400], rtol=1e-4, atol=1e-5)
+
+
+def test_a_captured_run_is_reproducible() -> None:
+    one, two = trained("graph").agent.state_dict(), trained("graph").agent.state_dict()
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_compiled_updates_equal_plain_ones() -> None:
+    plain, compiled = trained("eager", steps=160), trained("compile", steps=160)
+    for key, value in plain.agent.state_dict().items():
+        torch.testing.assert_close(compiled.agent.state_dict()[key], value, rtol=1e-3, atol=1e-4, msg=key)
+
+
+def test_replays_of_a_graph_see_new_arguments_and_draw_new_numbers() -> None:
+    generator = torch.Generator("cuda").manual_seed(0)
+    captured = Captured(lambda x: x + torch.rand(4, generator=generator, device="cuda"), [generator])
+    seen = torch.stack([captured("key", torch.full((4,), float(i))).clone() for i in range(50)])
+    assert captured.graphs
+    noise = seen - torch.arange(50.0, device="cuda")[:, None]
+    assert noise.min() >= -1e-5
+    assert noise.max() <= 1 + 1e-5
+    assert len(noise.round(decimals=5).unique(dim=0)) == 50
+    again = torch.Generator("cuda").manual_seed(0)
+    expected = torch.stack([torch.rand(4, generator=again, device="cuda") for _ in range(50)])
+    torch.testing.assert_close(noise, expected, rtol=0, atol=1e-4)
