@@ -12,9 +12,7 @@ from tests.conftest import make_step
 
 
 def make(rule: str, *, members: int = 1, envs: int = 1, **options: object) -> Segmenter:
-    return Segmenter(
-        rule, members=members, envs=envs, item_shape=(1,), dtype=torch.float32, device=torch.device("cpu"), **options
-    )
+    return Segmenter(rule, members=members, envs=envs, item_shape=(1,), dtype=torch.float32, **options)
 
 
 def play(

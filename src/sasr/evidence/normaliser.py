@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,17 +35,24 @@ class StateNormaliser(nn.Module):
 
     def observe(self, states: Tensor, valid: Tensor | None = None) -> None:
         """Merge states (P, n, k) into the statistics by Chan's rule, leaving out those that are not valid (P, n)."""
-        weight = torch.ones(states.shape[:2], device=states.device) if valid is None else valid
-        weight = weight.double()[..., None]
-        new = weight.sum(1)  # (P, 1)
-        states = torch.where(weight > 0, states.double(), 0.0)  # 0 · NaN would still be NaN
-        mean = states.sum(1) / new.clamp(min=1.0)
-        spread = ((states - mean[:, None]) ** 2 * weight).sum(1)
-        total = (self.count[:, None] + new).clamp(min=1.0)
-        delta = mean - self.mean
-        self.spread += torch.where(new > 0, spread + delta**2 * self.count[:, None] * new / total, 0.0)
-        self.mean += torch.where(new > 0, delta * new / total, 0.0)
-        self.count += new[:, 0]
+        # In numpy: a handful of small operations for every step, and numpy's cost a fifth of torch's.
+        count, own_mean, own_spread = self.count.numpy(), self.mean.numpy(), self.spread.numpy()
+        x = states.numpy().astype(np.float64)
+        if valid is None:
+            new = np.full((len(x), 1), float(x.shape[1]))
+        else:
+            weight = valid.numpy()[..., None]
+            new = weight.sum(1).astype(np.float64)
+            x = np.where(weight, x, 0.0)  # 0 · NaN would still be NaN
+        mean = x.sum(1) / np.maximum(new, 1.0)
+        delta = mean - own_mean
+        share = new / np.maximum(count[:, None] + new, 1.0)
+        own_spread += delta * delta * (count[:, None] * share)
+        if x.shape[1] > 1:  # one state has no spread of its own
+            off = x - mean[:, None]
+            own_spread += (off * off * (1.0 if valid is None else weight)).sum(1)
+        own_mean += delta * share
+        count += new[:, 0]
 
     def freeze(self, member: int) -> None:
         """From now on map this member's states by the statistics as they are."""

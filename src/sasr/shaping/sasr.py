@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -77,7 +78,6 @@ class SASR(CheckedModule):
             envs=host.envs,
             item_shape=() if flagged else (k,),
             dtype=torch.int64 if flagged else dtype,
-            device=CPU,
             reward_above=config.reward_above,
             max_steps=config.segment_steps,
         )
@@ -239,14 +239,14 @@ class SASR(CheckedModule):
         width = state_width(host.observation_space)
         self._check_states("obs", step.obs.flatten(2), width=width, valid=step.valid)
         self._check_states("next_obs", step.next_obs.flatten(2), width=width, valid=step.valid)
-        if not torch.isfinite(step.reward).all():
+        if not np.isfinite(step.reward.numpy()).all():
             p, e = (~torch.isfinite(step.reward)).nonzero()[0].tolist()
             raise ValueError(f"reward of member {p}, environment {e} is {step.reward[p, e]}; the step is refused")
 
     def _check_states(self, name: str, states: Tensor, *, width: int, valid: Tensor | None = None) -> None:
         if states.shape[-1] != width:
             raise ValueError(f"{name} has {states.shape[-1]} features, but this shaper was bound to {width}")
-        if states.dtype.is_floating_point:
+        if states.dtype.is_floating_point and not np.isfinite(states.numpy()).all():
             bad = ~torch.isfinite(states)
             if valid is not None:
                 bad = bad & valid[..., None]
