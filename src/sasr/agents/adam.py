@@ -8,9 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
+_BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
+
 
 class Adam(nn.Module):
     """Adam (Kingma and Ba, 2015) for a fixed list of parameters; elementwise, so it serves a population as it is."""
+
+    compilable = ("step",)
 
     def __init__(self, parameters: Sequence[nn.Parameter], *, lr: float) -> None:
         super().__init__()
@@ -29,20 +33,39 @@ class Adam(nn.Module):
         """One step down the gradient of `loss`, computed for these parameters only."""
         # Unlike .backward(), this spends nothing on gradients of the critics' weights when the actor learns.
         gradients = torch.autograd.grad(loss, self.parameters_in_order)
-        with torch.no_grad():
-            adam(
-                list(self.parameters_in_order),
-                [gradient.contiguous() for gradient in gradients],  # the fused kernel reads memory in order
-                self._all("mean"),
-                self._all("square"),
-                [],
-                self._all("steps"),
-                fused=True,
-                amsgrad=False,
-                beta1=0.9,
-                beta2=0.999,
-                lr=self.lr,
-                weight_decay=0.0,
-                eps=1e-8,
-                maximize=False,
-            )
+        self.step(list(gradients))
+
+    @torch.no_grad()
+    def step(self, gradients: list[Tensor]) -> None:
+        """Move the parameters against their gradients."""
+        if torch.compiler.is_compiling():
+            self._step_plainly(gradients)
+            return
+        adam(
+            list(self.parameters_in_order),
+            [gradient.contiguous() for gradient in gradients],  # the fused kernel reads memory in order
+            self._all("mean"),
+            self._all("square"),
+            [],
+            self._all("steps"),
+            fused=True,
+            amsgrad=False,
+            beta1=_BETA_1,
+            beta2=_BETA_2,
+            lr=self.lr,
+            weight_decay=0.0,
+            eps=_EPSILON,
+            maximize=False,
+        )
+
+    def _step_plainly(self, gradients: list[Tensor]) -> None:
+        # The fused kernel keeps 30 of an H200's 132 processors busy with two million parameters; what a compiler makes
+        # of this uses them all.
+        for index, (parameter, gradient) in enumerate(zip(self.parameters_in_order, gradients, strict=True)):
+            mean, square = self.get_buffer(f"mean_{index}"), self.get_buffer(f"square_{index}")
+            steps = self.get_buffer(f"steps_{index}")
+            steps.add_(1.0)
+            mean.lerp_(gradient, 1.0 - _BETA_1)
+            square.mul_(_BETA_2).addcmul_(gradient, gradient, value=1.0 - _BETA_2)
+            size = self.lr / (1.0 - _BETA_1**steps)
+            parameter.sub_(size * mean / ((square / (1.0 - _BETA_2**steps)).sqrt() + _EPSILON))

@@ -149,6 +149,7 @@ class Sac(CheckedModule):
     """
 
     log_alpha: Tensor  # (P,)
+    compilable = ("target", "critic_loss", "actor_loss", "follow")
 
     def __init__(self, host: Host, config: SacConfig | None = None) -> None:
         super().__init__()
@@ -203,9 +204,13 @@ class Sac(CheckedModule):
         """One step of the critics, and the target critics a little after them."""
         loss, values = self.critic_loss(batch, self.target(batch, bonus, noise))
         self.critic_adam.descend(loss.sum())
-        with torch.no_grad():
-            torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
+        self.follow()
         return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Move the target critics a little towards the critics."""
+        torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
     def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors of both critics (P,), and their values (2, P, B)."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+import importlib.util
+import shutil
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
@@ -33,30 +36,52 @@ def resolve(mode: Mode, device: torch.device) -> Mode:
     return mode
 
 
-def compile_parts(module: Any) -> None:
-    """Compile the functions that a module lists in `compilable`; their random numbers are passed in."""
-    for name in getattr(module, "compilable", ()):
-        setattr(module, name, torch.compile(getattr(module, name), dynamic=False))
+def compile_parts(parts: Iterable[Any]) -> None:
+    """Compile the functions that modules list in `compilable`; their random numbers are passed in."""
+    for module in _modules(parts):
+        for name in getattr(module, "compilable", ()):
+            setattr(module, name, torch.compile(getattr(module, name), dynamic=False))
+
+
+def can_compile(device: torch.device) -> bool:
+    """Whether torch.compile has what it needs for a device."""
+    if device.type == "cuda":
+        return importlib.util.find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= (7, 0)
+    return shutil.which("g++") is not None or shutil.which("clang++") is not None
+
+
+@contextmanager
+def fast_products(device: torch.device) -> Iterator[None]:
+    """Matrix products of the networks in TF32 on an accelerator; nothing else here may lose digits."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if device.type == "cuda" else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def generators_of(parts: Iterable[Any]) -> list[torch.Generator]:
     """The generators that modules draw from; a graph must know them, or it would draw the same numbers every time."""
-    modules = [module for part in parts if isinstance(part, nn.Module) for module in part.modules()]
-    return [g for module in modules if isinstance(module, MemberStreams) for g in module.generators]
+    return [g for module in _modules(parts) if isinstance(module, MemberStreams) for g in module.generators]
+
+
+def _modules(parts: Iterable[Any]) -> list[nn.Module]:
+    return [module for part in parts if isinstance(part, nn.Module) for module in part.modules()]
 
 
 class Captured(Generic[T]):
     """A function of tensors, run as a CUDA graph once it is warm; one graph for each key.
 
-    The first calls run eagerly and count like any other. Arguments are copied to where the graph reads them; what it
-    returns is overwritten by the next call.
+    The first calls run eagerly and count like any other. Arguments come from the CPU and cross in one copy to where the
+    graph reads them; what it returns is overwritten by the next call.
     """
 
     def __init__(self, function: Callable[..., T], generators: Iterable[torch.Generator] = ()) -> None:
         self.function = function
         self.generators = [g for g in generators if g.device.type == "cuda"]
         self.calls: dict[Hashable, int] = {}
-        self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...], T]] = {}
+        self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, Crossing, T]] = {}
         self.pool: Any = None
 
     def __call__(self, key: Hashable, *inputs: Tensor, given: tuple[Any, ...] = ()) -> T:
@@ -64,11 +89,10 @@ class Captured(Generic[T]):
         if key not in self.graphs:
             self.calls[key] = self.calls.get(key, 0) + 1
             if self.calls[key] <= _WARM_UP:
-                return self._eagerly(given, tuple(own.to("cuda", non_blocking=True) for own in inputs))
+                return self._eagerly(given, tuple(own.to("cuda") for own in inputs))
             self.graphs[key] = self._capture(given, inputs)
-        graph, places, result = self.graphs[key]
-        for place, own in zip(places, inputs, strict=True):
-            place.copy_(own, non_blocking=True)
+        graph, crossing, result = self.graphs[key]
+        crossing.send(inputs)
         graph.replay()
         return result
 
@@ -84,15 +108,43 @@ class Captured(Generic[T]):
         current.wait_stream(side)
         return result
 
-    def _capture(
-        self, given: tuple[Any, ...], inputs: tuple[Tensor, ...]
-    ) -> tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...], T]:
-        places = tuple(torch.empty(own.shape, dtype=own.dtype, device="cuda") for own in inputs)
+    def _capture(self, given: tuple[Any, ...], inputs: tuple[Tensor, ...]) -> tuple[torch.cuda.CUDAGraph, Crossing, T]:
+        crossing = Crossing(inputs)
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:
             graph.register_generator_state(generator)
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, pool=self.pool):
-            result = self.function(*given, *places)
+            result = self.function(*given, *crossing.arrived)
         self.pool = self.pool or graph.pool()
-        return graph, places, result
+        return graph, crossing, result
+
+
+class Crossing:
+    """Several small tensors that go from the CPU to the device side by side, in one copy from pinned memory."""
+
+    def __init__(self, like: tuple[Tensor, ...]) -> None:
+        starts, size = [], 0
+        for own in like:
+            starts.append(size)
+            size += -(-own.nbytes // 16) * 16  # aligned for every type
+        self.staged = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        self.device = torch.empty(size, dtype=torch.uint8, device="cuda")
+        spans = [slice(start, start + own.nbytes) for start, own in zip(starts, like, strict=True)]
+        self.leaving = [
+            self.staged[span].view(own.dtype).view(own.shape).numpy() for span, own in zip(spans, like, strict=True)
+        ]
+        self.arrived = tuple(
+            self.device[span].view(own.dtype).view(own.shape) for span, own in zip(spans, like, strict=True)
+        )
+        self.left = torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+    def send(self, inputs: tuple[Tensor, ...]) -> None:
+        """Put these in the place of what was sent before."""
+        if not inputs:
+            return
+        self.left.synchronize()  # the copy before may still be reading what is staged
+        for place, own in zip(self.leaving, inputs, strict=True):
+            place[...] = own.numpy()
+        self.device.copy_(self.staged, non_blocking=True)
+        self.left.record()

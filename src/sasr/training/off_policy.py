@@ -12,7 +12,7 @@ from sasr.agents.protocol import Agent
 from sasr.experience.replay import Replay
 from sasr.experience.transition import Host, Transition
 from sasr.shaping.protocol import RewardShaper
-from sasr.training.accelerate import Captured, Mode, compile_parts, generators_of, resolve
+from sasr.training.accelerate import Captured, Mode, can_compile, compile_parts, fast_products, generators_of, resolve
 from sasr.training.learner import Saved
 
 
@@ -56,9 +56,9 @@ class OffPolicy:
     def _accelerate(self, mode: Mode) -> None:
         """Put graphs around acting, writing and updating, or leave them as they are."""
         self.mode = mode
-        if mode == "compile":
-            compile_parts(self.agent)
         parts = (self.agent, self.replay, self.shaper)
+        if mode == "compile" or (mode == "graph" and can_compile(self.device)):
+            compile_parts(parts)
         self._act, self._write = Captured(self._act_eagerly, generators_of([self.agent])), Captured(self.replay.write)
         self._update = Captured(self.update, generators_of(parts))
         self.captures_updates = mode == "graph" and getattr(self.shaper, "capturable", self.shaper is None)
@@ -97,7 +97,8 @@ class OffPolicy:
         batch = self.replay.sample_stored(self.agent.config.batch_size)
         bonus = torch.zeros_like(batch.reward) if self.shaper is None else self.shaper.shape(batch)
         noise = self.agent.draw_noise(self.agent.config.batch_size)
-        figures = {f"train/{name}": value for name, value in self.agent.learn(batch, bonus, noise, kind).items()}
+        with fast_products(self.device):
+            figures = {f"train/{name}": value for name, value in self.agent.learn(batch, bonus, noise, kind).items()}
         if self.shaper is not None:
             figures["shaping/bonus_mean"] = bonus.mean(1)
             figures |= {f"shaping/{name}": value for name, value in self.shaper.update(batch).items()}
