@@ -1,0 +1,6 @@
+"""Networks on a population axis and their optimiser: what agents and shapers that learn are made of."""
+
+from sasr.networks.adam import Adam
+from sasr.networks.layers import PopulationLinear, PopulationMLP
+
+__all__ = ["Adam", "PopulationLinear", "PopulationMLP"]
