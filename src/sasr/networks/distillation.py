@@ -61,7 +61,9 @@ class RandomNetwork(nn.Module):
         for layer in (*convolutions, *layers):
             _draw_orthogonal(layer, generators)
         for dense in layers[:-1]:
-            drawn = [bias * torch.randn(dense.bias.shape[1:], generator=g) for g in generators]
+            # Orthogonal layers keep the length √k of a standardised state, shared out among their units.
+            size = bias * (2.0 * width / dense.bias.shape[1]) ** 0.5
+            drawn = [size * torch.randn(dense.bias.shape[1:], generator=g) for g in generators]
             dense.bias.data.copy_(torch.stack(drawn))
         self.convolutions, self.layers = nn.ModuleList(convolutions), nn.ModuleList(layers)
 
