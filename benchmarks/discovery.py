@@ -6,7 +6,7 @@ python -m benchmarks.discovery --label 2-cores
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,12 @@ class Settings:
     steps: int = 20_000
     """Environment steps of each seed."""
     hidden: int = 64
-    """Units in each of the agent's two hidden layers."""
+    """Units in each hidden layer of the agent, and of the shapers that have networks."""
     batch_size: int = 64
     """Transitions of each seed in an update."""
     burn_in: int = 1_000
     """Steps with random actions."""
-    temperature_lr: float = 1e-3
+    temperature_lr: float = 3e-3
     """With the paper's 1e-4 the temperature stays near 1 for as long as this benchmark lasts, and nothing but entropy
     is sought."""
 
@@ -52,6 +52,8 @@ def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
         critic_lr=1e-3,
         actor_lr=1e-3,
     )
+    if shaper != NONE and "hidden" in {field.name for field in fields(SHAPERS[shaper].config)}:
+        options = {"hidden": (width, width)} | options
     config = TrainConfig(
         task="TwoRooms",
         agent="sac",

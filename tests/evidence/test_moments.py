@@ -65,7 +65,7 @@ def test_discounted_sums_are_those_computed_by_hand_and_run_over_episode_ends() 
 def test_sums_divided_by_their_spread_have_a_deviation_of_one() -> None:
     generator, sums = torch.Generator().manual_seed(0), []
     spread = ReturnSpread(1, 8, discount=0.99, device=CPU)
-    for _ in range(10_000):
+    for _ in range(4_000):
         reward = torch.rand(1, 8, generator=generator).square()
         spread.advance(reward, yes(reward))
         sums.append(spread.running.clone())
@@ -78,6 +78,15 @@ def test_a_discount_of_zero_gives_the_deviation_of_the_reward_itself() -> None:
     for reward in rewards:
         spread.advance(reward, yes(reward))
     assert spread().item() == pytest.approx(float(rewards.std(correction=0)), rel=1e-2)
+
+
+def test_a_short_memory_follows_a_reward_that_has_shrunk() -> None:
+    long, short = (ReturnSpread(1, 4, discount=0.5, memory=memory, device=CPU) for memory in (None, 100))
+    for t in range(400):
+        reward = torch.rand(1, 4) * (100.0 if t < 20 else 1.0)
+        for spread in (long, short):
+            spread.advance(reward, yes(reward))
+    assert short().item() < 1.0 < 5.0 < long().item()
 
 
 @pytest.mark.parametrize("envs", [1, 3])

@@ -29,7 +29,7 @@ def test_without_biases_a_network_sees_directions_and_scales_with_distance() -> 
     x = torch.randn(1, 20, 6)
     plain, biased = network((0,), bias=0.0), network((0,), bias=0.5)
     torch.testing.assert_close(plain(3.0 * x), 3.0 * plain(x), rtol=1e-4, atol=1e-5)
-    assert float((biased(3.0 * x) - 3.0 * biased(x)).abs().mean()) > 0.1
+    assert (biased(3.0 * x) - 3.0 * biased(x)).abs().mean() > 0.1
 
 
 def test_pictures_pass_through_convolutions() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sasr.shaping.drnd import DRND, drnd_terms
-from tests.conftest import make_batch, make_step
+from tests.conftest import make_batch
 from tests.shaping.rivals import bind, clusters
 
 
@@ -57,9 +57,6 @@ def test_targets_that_agree_do_not_blow_the_bonus_up() -> None:
 
 def test_visits_lower_the_distance_a_lot_and_the_bonus_clearly() -> None:
     shaper = bind(DRND(learning_rate=1e-3, trained_share=1.0), 8)
-    visited, unvisited = clusters()
-    for t in range(100):
-        shaper.observe(make_step(torch.cat([visited, unvisited], dim=1)[:, t * 5 : t * 5 + 1]))
     before = {name: own.clone() for name, own in shaper.named_parameters()}
     for seed in range(300):
         shaper.update(make_batch(clusters(seed=seed)[0]))

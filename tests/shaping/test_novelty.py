@@ -142,7 +142,7 @@ def test_wrong_widths_and_members_are_named(kind: str) -> None:
         shaper.observe(make_step(torch.zeros(2, 1, 4)))
     with pytest.raises(ValueError, match=r"expected \(members, envs\) = \(2, 1\)"):
         shaper.observe(make_step(torch.zeros(2, 5, 3)))
-    with pytest.raises(ValueError, match="batch has 2 members of 5 features.*bound to 2 of 3"):
+    with pytest.raises(ValueError, match=r"batch has 2 members of 5 features.*bound to 2 of 3"):
         shaper.shape(make_batch(torch.zeros(2, 8, 5)))
     with pytest.raises(ValueError, match="batch has 1 members"):
         shaper.update(make_batch(torch.zeros(1, 8, 3)))
@@ -151,7 +151,7 @@ def test_wrong_widths_and_members_are_named(kind: str) -> None:
 @every
 def test_a_discrete_space_is_refused_and_the_shaper_stays_free(kind: str) -> None:
     shaper = KINDS[kind]()
-    with pytest.raises(TypeError, match="not supported.*FlattenObservation"):
+    with pytest.raises(TypeError, match=r"not supported.*FlattenObservation"):
         bind(shaper, space=gym.spaces.Discrete(5))
     bind(shaper)
     with pytest.raises(RuntimeError, match="bound to a host already"):
@@ -160,7 +160,7 @@ def test_a_discrete_space_is_refused_and_the_shaper_stays_free(kind: str) -> Non
 
 @every
 def test_an_unbound_shaper_says_so(kind: str) -> None:
-    with pytest.raises(RuntimeError, match="call shaper.bind"):
+    with pytest.raises(RuntimeError, match=r"call shaper\.bind"):
         KINDS[kind]().shape(make_batch(torch.zeros(1, 2, 4)))
 
 

@@ -9,12 +9,9 @@ from tests.shaping.rivals import bind, clusters
 
 
 def ready(**options: object) -> tuple[RND, torch.Tensor, torch.Tensor]:
-    """RND that has seen both clusters go by, but learned from neither."""
+    """RND that has seen no state yet and so standardises none, and the two clusters."""
     shaper = bind(RND(**{"learning_rate": 1e-3, "trained_share": 1.0} | options), 8)
-    visited, unvisited = clusters()
-    for t in range(100):
-        shaper.observe(make_step(torch.cat([visited, unvisited], dim=1)[:, t * 5 : t * 5 + 1]))
-    return shaper, visited, unvisited
+    return shaper, *clusters()
 
 
 def test_a_visited_cluster_is_paid_less_than_a_tenth_of_an_unvisited_one() -> None:
@@ -28,19 +25,32 @@ def test_a_visited_cluster_is_paid_less_than_a_tenth_of_an_unvisited_one() -> No
     assert float(ratio) < 0.1
 
 
+def test_errors_from_before_the_first_update_do_not_count_in_the_spread() -> None:
+    shaper, visited, _ = ready()
+    step = make_step(visited[:, :1])
+    for _ in range(5):
+        shaper.observe(step)
+    assert shaper.scale.running.tolist() == [[0.0]]
+    assert not torch.equal(shaper.moments.mean, torch.zeros(1, 8, dtype=torch.float64))  # states do count
+    shaper.update(make_batch(visited))
+    shaper.observe(step)
+    assert float(shaper.scale.running) > 0.0
+
+
 def test_biases_make_what_is_far_away_stand_out_more() -> None:
     """Without biases, as published, the predictor carries what it learned straight on along each direction."""
     contrast = {}
-    for bias in (0.0, 0.5):
+    for bias in (0.0, 1.0):
         shaper = bind(RND(bias=bias, learning_rate=1e-3, trained_share=1.0), 2)
         room = torch.rand(1, 256, 2, generator=torch.Generator().manual_seed(0))
         for t in range(200):
             shaper.observe(make_step(room[:, t : t + 1]))
-        for _ in range(150):
+        for _ in range(100):
             shaper.update(make_batch(room))
         next_door = room + torch.tensor([1.0, 0.0])
-        contrast[bias] = float(shaper.error(next_door).mean() / shaper.error(room).mean())
-    assert contrast[0.5] > 2.0 * contrast[0.0]
+        paid = [shaper.shape(make_batch(states)).mean() for states in (next_door, room)]
+        contrast[bias] = float(paid[0] / paid[1])
+    assert contrast[1.0] > 2.0 * contrast[0.0]
 
 
 def test_the_random_network_never_learns_and_the_predictor_does() -> None:
@@ -69,6 +79,9 @@ def test_one_update_is_a_step_down_the_masked_error() -> None:
 def test_the_bonus_is_the_error_over_the_spread_and_fades_as_the_predictor_learns() -> None:
     shaper, visited, _ = ready(weight=2.0)
     batch = make_batch(visited)
+    shaper.update(batch)
+    for t in range(100):
+        shaper.observe(make_step(visited[:, t : t + 1]))
     with torch.no_grad():
         x = shaper.moments.standardise(visited, 5.0)
         expected = 2.0 * (shaper.predictor(x) - shaper.target(x)).square().mean(-1) / shaper.scale.moments.var.sqrt()

@@ -59,14 +59,17 @@ class RunningMoments(nn.Module):
 class ReturnSpread(nn.Module):
     """The standard deviation of discounted sums R ← γ·R + r of a reward, one sum for each of E environments.
 
-    Sums run on over the ends of episodes (Burda et al., 2019). γ = 0 gives the deviation of the reward itself.
+    Sums run on over the ends of episodes (Burda et al., 2019). γ = 0 gives the deviation of the reward itself. With a
+    `memory`, sums older than about that many count for little.
     """
 
     running: Tensor  # (P, E)
 
-    def __init__(self, members: int, envs: int, *, discount: float, device: torch.device) -> None:
+    def __init__(
+        self, members: int, envs: int, *, discount: float, memory: int | None = None, device: torch.device
+    ) -> None:
         super().__init__()
-        self.discount = discount
+        self.discount, self.memory = discount, float("inf") if memory is None else float(memory)
         self.moments = RunningMoments(members, 1, device)
         self.register_buffer("running", torch.zeros((members, envs), dtype=torch.float64, device=device))
 
@@ -74,6 +77,7 @@ class ReturnSpread(nn.Module):
         """One time step with rewards (P, E); environments whose step is not valid (P, E) stand still."""
         self.running.copy_(torch.where(valid, self.discount * self.running + reward, self.running))
         self.moments.merge(self.running[..., None], valid)
+        self.moments.count.clamp_(max=self.memory)
 
     def forward(self) -> Tensor:
         """The spread (P, 1) in float32, to divide rewards by."""

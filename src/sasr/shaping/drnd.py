@@ -40,8 +40,8 @@ class DrndConfig:
     """Numbers that a random network makes of a state; None is 64, and 512 for pictures."""
     activation: Activation = "leaky_relu"
     """Between the layers: leaky_relu or tanh."""
-    bias: float = 0.5
-    """Standard deviation of the networks' first biases; 0, as published, makes them nearly blind to distance."""
+    bias: float = 1.0
+    """Size of the hidden layers' first biases over that of their inputs; 0, as published, sees directions only."""
     learning_rate: float = 3e-4
     """Adam's step size for the predictor."""
     trained_share: float = 0.25
@@ -50,6 +50,8 @@ class DrndConfig:
     """Standardised states are clipped to ± this many standard deviations."""
     spread_discount: float = 0.99
     """Bonuses are divided by the spread of their sums with this discount; 0 is the spread of the bonuses themselves."""
+    spread_memory: int | None = 2_000
+    """Steps that the spread looks back over; None is all of them, as published: then bonuses fade with time."""
     separate_stream: bool = False
     """Keep the bonus apart from the reward, for an agent with two value heads."""
     compat: bool = False
@@ -85,6 +87,7 @@ class DRND(NoveltyShaper):
     """
 
     moments: RunningMoments
+    trained: Tensor  # (1,) bool
     scale: ReturnSpread
     compilable = ("loss", "novelty")
 
@@ -108,14 +111,21 @@ class DRND(NoveltyShaper):
         self.predictor = RandomNetwork(self.width, of_predictor, outputs, **parts, generators=init, device=device)
         self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
         self.moments = RunningMoments(host.members, self.width, device)
-        self.scale = ReturnSpread(host.members, host.envs, discount=config.spread_discount, device=device)
+        self.scale = ReturnSpread(
+            host.members, host.envs, discount=config.spread_discount, memory=config.spread_memory, device=device
+        )
+        self.register_buffer("trained", torch.zeros(1, dtype=torch.bool, device=device))
+        # The two terms have different units: the first grows with what the targets say, the second does not. Here
+        # they weigh as on the frames of the published runs, whose targets say 2 · 84²/512 in the square.
+        self.unit = 1.0 if self.picture or config.compat else 27.6 * outputs / (2.0 * self.width)
         self.draw_streams = MemberStreams(host.seeds, "drnd/draw", device)
 
     def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
         """Move the statistics of states and of bonuses on by one step."""
         states, valid = self.states(next_obs), valid.to(self.bound.device)
         self.moments.merge(states, valid)
-        self.scale.advance(self.bonus(self.terms(states)), valid)
+        # As in RND: what the first weights say is not to be measured by.
+        self.scale.advance(self.bonus(self.terms(states)), valid & self.trained)
 
     def told(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """What the predictor (P, B, D) and the targets (N, P, B, D) say of states (P, B, width)."""
@@ -130,7 +140,7 @@ class DRND(NoveltyShaper):
 
     def bonus(self, terms: Terms) -> Tensor:
         """α·b1 + (1 − α)·b2, (P, B)."""
-        return self.config.alpha * terms.distance + (1.0 - self.config.alpha) * terms.rarity
+        return self.config.alpha * self.unit * terms.distance + (1.0 - self.config.alpha) * terms.rarity
 
     def novelty(self, states: Tensor) -> Tensor:
         """The bonus over the spread of its discounted sums, (P, B)."""
@@ -151,6 +161,7 @@ class DRND(NoveltyShaper):
         keep = draw_mask(self.draw_streams, states, self.config.trained_share)
         loss, terms = self.loss(states, keep, self._draw_targets(keep))
         self.adam.descend(loss.sum())
+        self.trained.fill_(True)
         return {
             "prediction_error": loss.detach(),
             "distance": terms.distance.mean(1),

@@ -77,7 +77,8 @@ class NoveltyShaper(GrowingModule):
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
-        return self.pays * self.novelty(self.batch_states(batch))
+        states = self.batch_states(batch)
+        return self.pays * self.novelty(states)
 
     def novelty(self, states: Tensor) -> Tensor:
         """Novelty (P, B) of states (P, B, width)."""

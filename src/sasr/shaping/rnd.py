@@ -32,8 +32,8 @@ class RndConfig:
     """Numbers that the random network makes of a state; None is 64, and 512 for pictures."""
     activation: Activation = "leaky_relu"
     """Between the layers: leaky_relu or tanh."""
-    bias: float = 0.5
-    """Standard deviation of the networks' first biases; 0, as published, makes them nearly blind to distance."""
+    bias: float = 1.0
+    """Size of the hidden layers' first biases over that of their inputs; 0, as published, sees directions only."""
     learning_rate: float = 3e-4
     """Adam's step size for the predictor."""
     trained_share: float = 0.25
@@ -42,6 +42,8 @@ class RndConfig:
     """Standardised states are clipped to ± this many standard deviations."""
     spread_discount: float = 0.99
     """Errors are divided by the spread of their sums with this discount; 0 is the spread of the errors themselves."""
+    spread_memory: int | None = 2_000
+    """Steps that the spread looks back over; None is all of them, as published: then bonuses fade with time."""
     separate_stream: bool = False
     """Keep the bonus apart from the reward, for an agent with two value heads."""
     compat: bool = False
@@ -70,6 +72,8 @@ def check_distillation(config: Any) -> None:
         raise ValueError(f"trained_share={config.trained_share} must be in (0, 1]; 0.25 is the usual one")
     if not 0.0 <= config.spread_discount < 1.0:
         raise ValueError(f"spread_discount={config.spread_discount} must be in [0, 1); 0.99 is the published one")
+    if config.spread_memory is not None and config.spread_memory < 1:
+        raise ValueError(f"spread_memory={config.spread_memory} must be at least 1 step; None looks back over all")
 
 
 RELEASED = RndConfig(
@@ -79,6 +83,7 @@ RELEASED = RndConfig(
     activation="tanh",
     bias=0.0,
     clip=float("inf"),
+    spread_memory=None,
     separate_stream=True,
     compat=True,
 )
@@ -93,6 +98,7 @@ class RND(NoveltyShaper):
     """
 
     moments: RunningMoments
+    trained: Tensor  # (1,) bool
     scale: ReturnSpread | TransposedSpread
     compilable = ("loss", "novelty")
 
@@ -116,19 +122,21 @@ class RND(NoveltyShaper):
         self.moments = RunningMoments(host.members, self.width, device)
         self.scale = self._make_spread(host)
         self.mask_streams = MemberStreams(host.seeds, "rnd/mask", device)
+        self.register_buffer("trained", torch.zeros(1, dtype=torch.bool, device=device))
 
     def _make_spread(self, host: Host) -> ReturnSpread | TransposedSpread:
         config = self.config
         common: dict[str, Any] = {"discount": config.spread_discount, "device": host.device}
         if config.compat:
             return TransposedSpread(host.members, host.envs, rollout=config.rollout, **common)
-        return ReturnSpread(host.members, host.envs, **common)
+        return ReturnSpread(host.members, host.envs, memory=config.spread_memory, **common)
 
     def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
         """Move the statistics of states and of errors on by one step."""
         states, valid = self.states(next_obs), valid.to(self.bound.device)
         self.moments.merge(states, valid)
-        self.scale.advance(self.error(states), valid)
+        # Errors from before the first update say how the weights were drawn, and would drown all that come after.
+        self.scale.advance(self.error(states), valid & self.trained)
 
     def error(self, states: Tensor) -> Tensor:
         """Mean squared error (P, B) of the predictor on states (P, B, width)."""
@@ -151,6 +159,7 @@ class RND(NoveltyShaper):
         states = self.batch_states(batch)
         loss, error = self.loss(states, draw_mask(self.mask_streams, states, self.config.trained_share))
         self.adam.descend(loss.sum())
+        self.trained.fill_(True)
         return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}
 
 

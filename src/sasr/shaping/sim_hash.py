@@ -106,11 +106,12 @@ class Explo(NoveltyShaper):
             super().observe(step)
             return
         self.check(step)
-        valid = step.valid if step.valid is not None else torch.ones_like(step.terminated)
+        valid = (step.valid if step.valid is not None else torch.ones_like(step.terminated)).to(CPU)
         end = self.holds + self.bound.envs
-        for name, own in (("held", self.states(step.next_obs)), ("held_valid", valid)):
+        states = torch.where(valid[..., None], self.states(step.next_obs).to(CPU), 0.0)  # a dead step may hold NaN
+        for name, own in (("held", states), ("held_valid", valid)):
             self.grow(name, end)
-            getattr(self, name)[:, self.holds : end] = own.to(CPU)
+            getattr(self, name)[:, self.holds : end] = own
         self.holds = end
         if self.holds >= self.config.first_states:
             self._freeze()

@@ -64,7 +64,7 @@ class TwoRooms(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     def _observation(self) -> NDArray[np.float32]:
         return np.array((self.x, self.y), np.float32)
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         """The rooms from above: walls dark, the goal green, the point red."""
         if self.render_mode is None:
             return None
