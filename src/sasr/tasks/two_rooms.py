@@ -68,10 +68,11 @@ class TwoRooms(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         """The rooms from above: walls dark, the goal green, the point red."""
         if self.render_mode is None:
             return None
-        side = 150
+        side = 200
         y, x = np.mgrid[side - 1 : -1 : -1, 0 : LENGTH * side] / side
         picture = np.full((*x.shape, 3), 245, np.uint8)
-        picture[(abs(x - WALL) < 0.01) & ((y < DOOR[0]) | (y > DOOR[1]))] = 40
+        outside = (np.minimum(x, LENGTH - x) < 0.01) | (np.minimum(y, 1.0 - y) < 0.01)
+        picture[outside | (abs(x - WALL) < 0.01) & ((y < DOOR[0]) | (y > DOOR[1]))] = 40
         picture[(x - GOAL[0]) ** 2 + (y - GOAL[1]) ** 2 <= RADIUS**2] = (60, 170, 90)
         picture[(x - self.x) ** 2 + (y - self.y) ** 2 <= 0.03**2] = (200, 50, 40)
         return picture
