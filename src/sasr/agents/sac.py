@@ -128,12 +128,11 @@ class TwinCritic(nn.Module):
         super().__init__()
         self.net = PopulationMLP((width, *config.hidden, 1), generators=[*init.generators] * 2, device=device)
 
-    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Values (2, P, B)."""
-        pairs = torch.cat([obs, action], dim=-1)
+    def forward(self, obs: Tensor, action: Tensor, *, frozen: bool = False) -> Tensor:
+        """Values (2, P, B); `frozen` passes gradients to the actions, and none to the weights."""
         # One population of 2·P networks, so that an accelerator launches half the kernels.
-        values: Tensor = self.net(pairs.repeat(2, 1, 1))
-        return values.view(2, *pairs.shape[:2])
+        values: Tensor = self.net(obs, action, frozen=frozen)
+        return values.view(2, *obs.shape[:2])
 
 
 # ----------------------------------------------------------------- the agent
@@ -240,7 +239,7 @@ class Sac(CheckedModule):
         obs = self._flat(batch.obs)
         action, log_prob = self.actor.sample(obs, noise)
         alpha = self.log_alpha.detach().exp()[:, None]
-        return (alpha * log_prob - self.critic(obs, action).amin(0)).mean(-1), -log_prob.mean(-1)
+        return (alpha * log_prob - self.critic(obs, action, frozen=True).amin(0)).mean(-1), -log_prob.mean(-1)
 
     # ------------------------------------------------------------------- act
 
