@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+
+from sasr.errors import unknown_name
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
+"""What may stand between the layers of a perceptron."""
 
 
 class PopulationLinear(nn.Module):
@@ -43,7 +48,7 @@ class PopulationLinear(nn.Module):
 
 
 class PopulationMLP(nn.Module):
-    """N multilayer perceptrons side by side, with ReLU between their layers.
+    """N multilayer perceptrons side by side, with ReLU between their layers, or another of `ACTIVATIONS`.
 
     >>> net = PopulationMLP([3, 8, 2], generators=[torch.Generator()] * 2, device=torch.device("cpu"))
     >>> net(torch.zeros(2, 5, 3)).shape
@@ -56,8 +61,12 @@ class PopulationMLP(nn.Module):
         *,
         generators: Sequence[torch.Generator],
         device: torch.device,
+        activation: str = "relu",
     ) -> None:
         super().__init__()
+        if activation not in ACTIVATIONS:
+            raise unknown_name("activation", activation, ACTIVATIONS)
+        self.activation = ACTIVATIONS[activation]
         self.layers = nn.ModuleList(
             PopulationLinear(inputs, outputs, generators=generators, device=device)
             for inputs, outputs in pairwise(widths)
@@ -66,5 +75,27 @@ class PopulationMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Outputs (N, B, widths[-1]) for inputs (N, B, widths[0])."""
         for index, layer in enumerate(self.layers):
-            x = layer(x.relu() if index else x)
+            x = layer(self.activation(x) if index else x)
         return x
+
+
+@torch.no_grad()
+def make_orthogonal(
+    layers: Iterable[nn.Module], *, generators: Sequence[torch.Generator], gain: float, last_gain: float | None = None
+) -> None:
+    """Start population layers, linear or convolutional, from orthogonal weights and biases of 0 (Saxe et al., 2014).
+
+    Args:
+        layers: In the order they are drawn in.
+        generators: One on the CPU for each network, as the layers themselves were given.
+        gain: Size of the weights: √2 before a ReLU or, by custom, a tanh.
+        last_gain: Size of the last layer's weights; None is `gain`.
+    """
+    ordered = list(layers)
+    for layer in ordered:
+        weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
+        size = last_gain if last_gain is not None and layer is ordered[-1] else gain
+        for own, generator in zip(weight, generators, strict=True):
+            outputs_first = own.T if own.dim() == 2 else own  # linear weights are (inputs, outputs), convolutions' not
+            outputs_first.copy_(nn.init.orthogonal_(torch.empty(outputs_first.shape), size, generator=generator))
+        bias.zero_()
