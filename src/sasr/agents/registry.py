@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from sasr.agents.ppo import Ppo, PpoConfig
 from sasr.agents.sac import Sac, SacConfig
 from sasr.errors import unknown_name
 
@@ -21,7 +22,10 @@ class AgentKind(NamedTuple):
     """Learns from its newest steps alone, and needs no replay buffer."""
 
 
-AGENTS: dict[str, AgentKind] = {"sac": AgentKind(Sac, SacConfig)}
+AGENTS: dict[str, AgentKind] = {
+    "sac": AgentKind(Sac, SacConfig),
+    "ppo": AgentKind(Ppo, PpoConfig, on_policy=True),
+}
 
 
 def agent_named(name: str, action_space: gym.Space[Any] | None = None) -> tuple[str, AgentKind]:
