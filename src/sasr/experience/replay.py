@@ -27,6 +27,7 @@ class Replay(GrowingModule):
     A step's next observation is the next step's observation, so each is stored once. Where the next step starts
     elsewhere (a new episode, or environments that were restarted), the observation it led to is kept aside.
 
+    >>> import gymnasium as gym
     >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
     >>> replay = Replay(Host(observation_space=box, action_space=box), capacity=100)
     >>> zeros, no = torch.zeros(1, 1, 3), torch.zeros(1, 1, dtype=torch.bool)

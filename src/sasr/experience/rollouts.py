@@ -23,6 +23,7 @@ class Rollouts(CheckedModule):
     The next observation of a step is kept beside its own: a shaper may look at either, and where an episode ends the
     next row is another episode's start.
 
+    >>> import gymnasium as gym
     >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
     >>> rollouts = Rollouts(Host(observation_space=box, action_space=box), rows=2)
     >>> zeros, no = torch.zeros(1, 1, 3), torch.zeros(1, 1, dtype=torch.bool)
