@@ -2,5 +2,7 @@
 
 from sasr.agents.ppo import Ppo, PpoConfig
 from sasr.agents.sac import Sac, SacConfig
+from sasr.agents.sac_discrete import SacDiscrete, SacDiscreteConfig
+from sasr.agents.td3 import Td3, Td3Config
 
-__all__ = ["Ppo", "PpoConfig", "Sac", "SacConfig"]
+__all__ = ["Ppo", "PpoConfig", "Sac", "SacConfig", "SacDiscrete", "SacDiscreteConfig", "Td3", "Td3Config"]

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sasr.agents.borders import no_agent_for, normal, uniform
 from sasr.randomness import MemberStreams
 
 
@@ -94,7 +95,7 @@ class Gaussian(nn.Module):
 
     def draw(self, outputs: Tensor, streams: MemberStreams) -> Tensor:
         """An action for each row, wherever the Gaussian's tails reach."""
-        return self._shaped(outputs + self.log_std.exp()[:, None] * streams.draw(_normal, outputs))
+        return self._shaped(outputs + self.log_std.exp()[:, None] * streams.draw(normal, outputs))
 
     def best(self, outputs: Tensor) -> Tensor:
         """The middle of each row's Gaussian."""
@@ -104,7 +105,7 @@ class Gaussian(nn.Module):
         """Actions uniform over the space, which must have bounds."""
         if not self.space.is_bounded():
             raise ValueError(f"action space {self.space} has no bounds, so there are no uniform actions in it")
-        share = streams.draw(_uniform, torch.empty((self.members, envs, *self.shape), device=self.log_std.device))
+        share = streams.draw(uniform, torch.empty((self.members, envs, *self.shape), device=self.log_std.device))
         low, high = self.get_buffer("low"), self.get_buffer("high")
         return self.in_space(low + share * (high - low))
 
@@ -133,18 +134,7 @@ def policy_for(space: gym.Space[Any], members: int, device: torch.device) -> Cat
         return Categorical(space, members, device)
     if isinstance(space, gym.spaces.Box):
         return Gaussian(space, members, device)
-    raise TypeError(
-        f"action space {space} suits no policy here: they take Box or Discrete; number its combinations with "
-        "gymnasium.wrappers.TransformAction to make it a Discrete"
-    )
-
-
-def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(like.shape, generator=generator, device=like.device)
-
-
-def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.rand(like.shape, generator=generator, device=like.device)
+    raise no_agent_for(space)
 
 
 def _exponential(like: Tensor, generator: torch.Generator) -> Tensor:

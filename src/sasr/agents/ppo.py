@@ -10,16 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from sasr.agents.actor_critic import actor_critic_for
+from sasr.agents.borders import uniform
 from sasr.agents.policies import policy_for
 from sasr.experience.growing import CheckedModule
-from sasr.experience.spaces import state_width
 from sasr.experience.transition import Host
 from sasr.networks.adam import Adam
-from sasr.networks.layers import PopulationMLP, make_orthogonal
 from sasr.randomness import MemberStreams
 
 # -------------------------------------------------------------------- config
@@ -33,6 +32,8 @@ class PpoConfig:
     """Widths of the hidden layers of the actor and of the critic, where observations are vectors."""
     activation: str = "tanh"
     """What stands between the layers: tanh or relu."""
+    features: int = 512
+    """Width of the layer after the convolutions, where observations are pictures."""
     rollout: int = 2_048
     """Steps of each member, over its environments, between two rounds of learning."""
     epochs: int = 10
@@ -66,7 +67,7 @@ class PpoConfig:
     """Weight of the advantages of the bonus; only with two value heads."""
 
     def __post_init__(self) -> None:
-        for name in ("rollout", "epochs", "minibatches"):
+        for name in ("features", "rollout", "epochs", "minibatches"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         for name in ("lr", "entropy_weight", "value_weight", "extrinsic_weight", "intrinsic_weight"):
@@ -105,62 +106,13 @@ class Judged(NamedTuple):
     target: Tensor  # (P, n, E, H)
 
 
-# ------------------------------------------------------------------ networks
-
-
-class ActorCritic(nn.Module):
-    """A network for the policy and one for the values of each member; both heads of a value share one network."""
-
-    def __init__(
-        self,
-        space: gym.Space[Any],
-        outputs: int,
-        heads: int,
-        config: PpoConfig,
-        init: MemberStreams,
-        device: torch.device,
-    ) -> None:
-        super().__init__()
-        width, generators = state_width(space), init.generators
-
-        def perceptron(last: int, gain: float) -> PopulationMLP:
-            widths = (width, *config.hidden, last)
-            net = PopulationMLP(widths, generators=generators, device=device, activation=config.activation)
-            make_orthogonal(net.layers, generators=generators, gain=2.0**0.5, last_gain=gain)
-            return net
-
-        # A policy that starts nearly the same in every state does not begin by unlearning.
-        self.actor, self.critic = perceptron(outputs, 0.01), perceptron(heads, 1.0)
-
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs of the policy (P, B, outputs) and values (P, B, H)."""
-        return self.policy(obs), self.value(obs)
-
-    def policy(self, obs: Tensor) -> Tensor:
-        """Outputs of the policy alone."""
-        outputs: Tensor = self.actor(self._seen(obs))
-        return outputs
-
-    def value(self, obs: Tensor) -> Tensor:
-        """Values alone."""
-        values: Tensor = self.critic(self._seen(obs))
-        return values
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type that the networks compute in."""
-        return next(self.actor.parameters()).dtype
-
-    def _seen(self, obs: Tensor) -> Tensor:
-        return (obs.flatten(2) if obs.dim() > 2 else obs.unsqueeze(-1)).to(self.dtype)
-
-
 # ----------------------------------------------------------------- the agent
 
 
 class Ppo(CheckedModule):
     """P agents of proximal policy optimisation, one for each seed of the host.
 
+    >>> import gymnasium as gym
     >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
     >>> agent = Ppo(Host(observation_space=box, action_space=gym.spaces.Discrete(4), seeds=(0, 1)))
     >>> agent.act(torch.zeros(2, 5, 3)).shape
@@ -184,7 +136,16 @@ class Ppo(CheckedModule):
             )
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.policy = policy_for(host.action_space, host.members, host.device)
-        self.net = ActorCritic(host.observation_space, self.policy.outputs, self.heads, config, init, host.device)
+        self.net = actor_critic_for(
+            host.observation_space,
+            self.policy.outputs,
+            self.heads,
+            hidden=config.hidden,
+            activation=config.activation,
+            features=config.features,
+            generators=init.generators,
+            device=host.device,
+        )
         self.adam = Adam(
             [*self.net.parameters(), *self.policy.parameters()],
             lr=torch.tensor(config.lr, device=host.device),
@@ -250,7 +211,7 @@ class Ppo(CheckedModule):
         Steps that do not fill a minibatch sit out; the next order leaves others out.
         """
         P, N = self.members, self.steps_per_rollout
-        keys = self.update_streams.draw(_uniform, torch.empty((P, N), device=self.device, dtype=torch.float64))
+        keys = self.update_streams.draw(uniform, torch.empty((P, N), device=self.device))
         order = keys.argsort(dim=1)[:, : self.config.minibatches * self.batch_size]
         return order.view(P, self.config.minibatches, self.batch_size).transpose(0, 1)
 
@@ -353,7 +314,3 @@ def gae(reward: Tensor, value: Tensor, behind: Tensor, cut: Tensor, *, discount:
         after = error[:, t] + (discount * trace) * after.masked_fill(cut[:, t], 0.0)
         advantage[:, t] = after
     return advantage
-
-
-def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.rand(like.shape, generator=generator, device=like.device, dtype=like.dtype)

@@ -9,6 +9,8 @@ import gymnasium as gym
 
 from sasr.agents.ppo import Ppo, PpoConfig
 from sasr.agents.sac import Sac, SacConfig
+from sasr.agents.sac_discrete import SacDiscrete, SacDiscreteConfig
+from sasr.agents.td3 import Td3, Td3Config
 from sasr.errors import unknown_name
 
 
@@ -24,6 +26,8 @@ class AgentKind(NamedTuple):
 
 AGENTS: dict[str, AgentKind] = {
     "sac": AgentKind(Sac, SacConfig),
+    "td3": AgentKind(Td3, Td3Config),
+    "sac_discrete": AgentKind(SacDiscrete, SacDiscreteConfig),
     "ppo": AgentKind(Ppo, PpoConfig, on_policy=True),
 }
 
