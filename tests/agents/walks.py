@@ -9,6 +9,7 @@ from torch import Tensor
 from sasr import Batch, Host, RewardShaper, Transition
 from sasr.agents import Ppo, PpoConfig
 from sasr.training import OnPolicy
+from sasr.training.accelerate import Mode
 from tests.conftest import box
 
 K = 3
@@ -24,9 +25,10 @@ def make_learner(
     actions: gym.Space = DISCRETE,
     envs: int = 2,
     shaper: RewardShaper | None = None,
+    accelerate: Mode = "eager",
 ) -> OnPolicy:
     host = Host(observation_space=box(K), action_space=actions, seeds=seeds, envs=envs)
-    return OnPolicy(host, Ppo(host, config), shaper=shaper)
+    return OnPolicy(host, Ppo(host, config), shaper=shaper, accelerate=accelerate)
 
 
 class Walk:
