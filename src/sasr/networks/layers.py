@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from sasr.errors import unknown_name
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
+"""What may stand between the layers of a perceptron."""
 
 
 class PopulationLinear(nn.Module):
@@ -33,11 +38,11 @@ class PopulationLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply each network's map to its own rows."""
-        return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight)
+        return _forward([x], [self.weight], [self.bias], "relu")
 
 
 class PopulationMLP(nn.Module):
-    """N multilayer perceptrons side by side, with ReLU between their layers.
+    """N multilayer perceptrons side by side, with ReLU between their layers, or another of `ACTIVATIONS`.
 
     >>> net = PopulationMLP([3, 8, 2], generators=[torch.Generator()] * 2, device=torch.device("cpu"))
     >>> net(torch.zeros(2, 5, 3)).shape
@@ -50,8 +55,12 @@ class PopulationMLP(nn.Module):
         *,
         generators: Sequence[torch.Generator],
         device: torch.device,
+        activation: str = "relu",
     ) -> None:
         super().__init__()
+        if activation not in ACTIVATIONS:
+            raise unknown_name("activation", activation, ACTIVATIONS)
+        self.activation = activation
         self.layers = nn.ModuleList(
             PopulationLinear(inputs, outputs, generators=generators, device=device)
             for inputs, outputs in pairwise(widths)
@@ -66,14 +75,19 @@ class PopulationMLP(nn.Module):
         weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
         if frozen:
             weights, biases = [own.detach() for own in weights], [own.detach() for own in biases]
-        if parts[0].device.type == "cpu" and not torch.compiler.is_compiling():
-            one_by_one: Tensor = _OneByOne.apply(len(parts), *parts, *weights, *biases)  # type: ignore[no-untyped-call]
-            return one_by_one
-        x = torch.cat(parts, dim=-1)
+        return _forward(parts, weights, biases, self.activation)
+
+
+def _forward(parts: Sequence[Tensor], weights: list[Tensor], biases: list[Tensor], activation: str) -> Tensor:
+    if parts[0].device.type == "cpu" and not torch.compiler.is_compiling():
+        one_by_one: Tensor = _OneByOne.apply(activation, len(parts), *parts, *weights, *biases)  # type: ignore[no-untyped-call]
+        return one_by_one
+    x = parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=-1)
+    if len(x) < len(weights[0]):
         x = x.repeat(len(weights[0]) // len(x), 1, 1)
-        for index, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            x = torch.baddbmm(bias.unsqueeze(1), x.relu() if index else x, weight)
-        return x
+    for index, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        x = torch.baddbmm(bias.unsqueeze(1), ACTIVATIONS[activation](x) if index else x, weight)
+    return x
 
 
 class _OneByOne(torch.autograd.Function):
@@ -85,7 +99,7 @@ class _OneByOne(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, parts: int, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, activation: str, parts: int, *tensors: Tensor) -> Tensor:
         inputs = tensors[:parts]
         depth = (len(tensors) - parts) // 2
         weights, biases = tensors[parts : parts + depth], tensors[parts + depth :]
@@ -98,8 +112,9 @@ class _OneByOne(torch.autograd.Function):
             for own, block in zip(others, blocks, strict=True):
                 output.addmm_(own, block)
             for weight, bias, following in zip(weights[1:], biases[1:], outputs[1:], strict=True):
-                output = torch.addmm(bias[n], output.relu_(), weight[n], out=following[n])
-        ctx.parts, ctx.depth = parts, depth
+                rows = output.relu_() if activation == "relu" else output.tanh_()
+                output = torch.addmm(bias[n], rows, weight[n], out=following[n])
+        ctx.activation, ctx.parts, ctx.depth = activation, parts, depth
         ctx.save_for_backward(*inputs, *weights, *outputs[:-1])
         return outputs[-1]
 
@@ -109,7 +124,7 @@ class _OneByOne(torch.autograd.Function):
         parts, depth = ctx.parts, ctx.depth
         inputs, weights = ctx.saved_tensors[:parts], ctx.saved_tensors[parts : parts + depth]
         hidden = ctx.saved_tensors[parts + depth :]
-        wanted = ctx.needs_input_grad[1:]
+        wanted = ctx.needs_input_grad[2:]
         N, P, widths, learns = len(weights[0]), len(inputs[0]), [own.shape[2] for own in inputs], wanted[parts]
         of_inputs = [torch.zeros_like(own) if asked else None for own, asked in zip(inputs, wanted, strict=False)]
         of_weights = [torch.empty_like(weight) for weight in weights] if learns else []
@@ -122,7 +137,10 @@ class _OneByOne(torch.autograd.Function):
                     torch.sum(gradient, 0, out=of_biases[layer][n])
                     torch.mm(rows.T, gradient, out=of_weights[layer][n])
                 before = gradient @ weights[layer][n].T
-                gradient = torch.ops.aten.threshold_backward.grad_input(before, rows, 0, grad_input=before)
+                if ctx.activation == "relu":
+                    gradient = torch.ops.aten.threshold_backward.grad_input(before, rows, 0, grad_input=before)
+                else:
+                    gradient = torch.ops.aten.tanh_backward.grad_input(before, rows, grad_input=before)
             if learns:
                 torch.sum(gradient, 0, out=of_biases[0][n])
                 for own, block in zip(inputs, of_weights[0][n].split_with_sizes(widths), strict=True):
@@ -131,4 +149,26 @@ class _OneByOne(torch.autograd.Function):
                 if of_input is not None:
                     of_input[n % P].addmm_(gradient, block.T)
         nothing = (None,) * depth
-        return (None, *of_inputs, *(of_weights or nothing), *(of_biases or nothing))
+        return (None, None, *of_inputs, *(of_weights or nothing), *(of_biases or nothing))
+
+
+@torch.no_grad()
+def make_orthogonal(
+    layers: Iterable[nn.Module], *, generators: Sequence[torch.Generator], gain: float, last_gain: float | None = None
+) -> None:
+    """Start population layers, linear or convolutional, from orthogonal weights and biases of 0 (Saxe et al., 2014).
+
+    Args:
+        layers: In the order they are drawn in.
+        generators: One on the CPU for each network, as the layers themselves were given.
+        gain: Size of the weights: √2 before a ReLU or, by custom, a tanh.
+        last_gain: Size of the last layer's weights; None is `gain`.
+    """
+    ordered = list(layers)
+    for layer in ordered:
+        weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
+        size = last_gain if last_gain is not None and layer is ordered[-1] else gain
+        for own, generator in zip(weight, generators, strict=True):
+            outputs_first = own.T if own.dim() == 2 else own  # linear weights are (inputs, outputs), convolutions' not
+            outputs_first.copy_(nn.init.orthogonal_(torch.empty(outputs_first.shape), size, generator=generator))
+        bias.zero_()
