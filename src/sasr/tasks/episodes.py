@@ -72,7 +72,7 @@ class Remembered:
             self.seed, self.began = seed, None
         observation, _ = self.env.reset(seed=seed)
         self.length = 0
-        self.check = zlib.crc32(np.ascontiguousarray(observation))
+        self.check = zlib.crc32(np.ascontiguousarray(observation).data)
         return observation
 
     def step(self, action: NDArray[Any]) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -84,7 +84,7 @@ class Remembered:
         self.length += 1
         # A copy, because an environment may keep the action, and this memory will hold the next one.
         told = self.env.step(int(action) if self.discrete else action.copy())
-        self.check = zlib.crc32(np.ascontiguousarray(told[0]), self.check)
+        self.check = zlib.crc32(np.ascontiguousarray(told[0]).data, self.check)
         self.check = zlib.crc32(struct.pack("<d??", *told[1:4]), self.check)
         return told
 
@@ -120,7 +120,7 @@ class Remembered:
                 # Where the generator stands already, unless the environment left it to chance and never drew from it.
                 Chance(now.generator, b"").put_back(self.env)
                 return observation, False
-        except Exception:  # noqa: S110  (whatever stands in the way of a replay, the episode can restart)
+        except Exception:
             pass
         fresh = np.random.SeedSequence([seed, check, int(saved["length"])])
         return self.reset(int(fresh.generate_state(1, np.uint64)[0] >> np.uint64(1))), True
