@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -253,6 +254,7 @@ class Trainer:
         return found is not None
 
     def _go_back_to(self, found: checkpoint.Checkpoint) -> None:
+        _check_same_run(self.config.to_json(), found)
         parts = {name: found.read(name) for name in found.parts}
         loop, environments = _arrays(parts.pop("loop")), _arrays(parts.pop("environments"))
         self.learner.load(parts)
@@ -308,6 +310,13 @@ def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
 
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def _check_same_run(config: Mapping[str, Any], found: checkpoint.Checkpoint) -> None:
+    for name in ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config"):
+        own, saved = json.loads(json.dumps(config[name])), found.facts["config"].get(name)
+        if own != saved:
+            raise ValueError(f"{name} is {own}, but {found.path} is of a run with {saved}; go on with its own settings")
 
 
 def _passed(before: int, now: int, period: int) -> bool:
