@@ -24,8 +24,9 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("environments", [1, 2])
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    ("name", "environments"), [*((name, 1 + k % 2) for k, name in enumerate(RUNS)), ("none", 2), ("authors", 2)]
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, name, environments):
     config = config_of(environments=environments, **RUNS[name])
     whole, expected = run(config)
