@@ -40,14 +40,8 @@ def test_temperature_moves_towards_the_target_entropy(share: float, falls: bool)
     agent = make_agent("sac_discrete", (0, 1), entropy_share=share, actor_lr=0.0)
     with torch.no_grad():
         agent.actor.net.layers[-1].weight.mul_(20.0)  # an entropy well inside its range
-    entropy = (
-        -(
-            agent.log_policy(make_data("sac_discrete", 2, 0)[0].obs).exp()
-            * agent.log_policy(make_data("sac_discrete", 2, 0)[0].obs)
-        )
-        .sum(-1)
-        .mean(-1)
-    )
+    log_prob = agent.log_policy(make_data("sac_discrete", 2, 0)[0].obs)
+    entropy = -(log_prob.exp() * log_prob).sum(-1).mean(-1)
     assert ((entropy > 0.1) & (entropy < 0.95 * math.log(4))).all()
     learn("sac_discrete", agent, 10)
     assert ((agent.log_alpha < 0) == falls).all()
