@@ -58,6 +58,13 @@ CASES = {
         20_000,
         {"hidden": (64, 64), "batch_size": 128, "burn_in": 1_000, "actor_lr": 1e-3, "critic_lr": 1e-3},
     ),
+    "ppo": Case(
+        "CartPole-v1",
+        475.0,
+        60_000,
+        {"rollout": 1_024, "minibatches": 4, "lr": 1e-3, "entropy_weight": 0.01},
+        environments=8,
+    ),
 }
 
 

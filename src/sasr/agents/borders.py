@@ -17,7 +17,7 @@ def continuous_actions(space: gym.Space[Any], agent: str) -> gym.spaces.Box:
     if isinstance(space, gym.spaces.Discrete):
         raise TypeError(f"action space {space} is discrete, but {agent} needs a Box; use agent='sac_discrete'")
     if not isinstance(space, gym.spaces.Box):
-        raise _no_agent_for(space)
+        raise no_agent_for(space)
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all() and (space.low < space.high).all()):
         raise ValueError(
             f"action space {space} must have finite bounds, low below high, in every dimension: {agent} scales its "
@@ -31,11 +31,12 @@ def discrete_actions(space: gym.Space[Any], agent: str) -> gym.spaces.Discrete:
     if isinstance(space, gym.spaces.Box):
         raise TypeError(f"action space {space} is continuous, but {agent} needs a Discrete; use agent='sac' or 'td3'")
     if not isinstance(space, gym.spaces.Discrete):
-        raise _no_agent_for(space)
+        raise no_agent_for(space)
     return space
 
 
-def _no_agent_for(space: gym.Space[Any]) -> TypeError:
+def no_agent_for(space: gym.Space[Any]) -> TypeError:
+    """The error for a space of actions that nothing here can choose from."""
     return TypeError(
         f"action space {space} suits no agent here: they take Box or Discrete; number its combinations with "
         "gymnasium.wrappers.TransformAction to make it a Discrete"

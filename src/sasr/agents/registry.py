@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from sasr.agents.ppo import Ppo, PpoConfig
 from sasr.agents.sac import Sac, SacConfig
 from sasr.agents.sac_discrete import SacDiscrete, SacDiscreteConfig
 from sasr.agents.td3 import Td3, Td3Config
@@ -27,6 +28,7 @@ AGENTS: dict[str, AgentKind] = {
     "sac": AgentKind(Sac, SacConfig),
     "td3": AgentKind(Td3, Td3Config),
     "sac_discrete": AgentKind(SacDiscrete, SacDiscreteConfig),
+    "ppo": AgentKind(Ppo, PpoConfig, on_policy=True),
 }
 
 
