@@ -33,7 +33,7 @@ class Case(NamedTuple):
     environments: int = 1
 
 
-KNOWN = {
+CASES = {
     "sac": Case(
         "Pendulum-v1",
         -200.0,
@@ -65,15 +65,7 @@ KNOWN = {
         {"rollout": 1_024, "minibatches": 4, "lr": 1e-3, "entropy_weight": 0.01},
         environments=8,
     ),
-    "ppo": Case(
-        "CartPole-v1",
-        475.0,
-        60_000,
-        {"rollout": 1_024, "minibatches": 4, "lr": 1e-3, "entropy_weight": 0.01},
-        environments=8,
-    ),
 }
-CASES = {agent: case for agent, case in KNOWN.items() if agent in AGENTS}
 
 
 def learning(agent: str, case: Case, seeds: tuple[int, ...]) -> Iterator[tuple[int, NDArray[np.float64]]]:
