@@ -20,15 +20,14 @@ class TwinCritic(nn.Module):
         super().__init__()
         self.net = PopulationMLP((width, *hidden, 1), generators=[*init.generators] * 2, device=device)
 
-    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Values (2, P, B)."""
-        pairs = torch.cat([obs, action], dim=-1)
+    def forward(self, obs: Tensor, action: Tensor, *, frozen: bool = False) -> Tensor:
+        """Values (2, P, B); `frozen` passes gradients to the actions, and none to the weights."""
         # One population of 2·P networks, so that an accelerator launches half the kernels.
-        values: Tensor = self.net(pairs.repeat(2, 1, 1))
-        return values.view(2, *pairs.shape[:2])
+        values: Tensor = self.net(obs, action, frozen=frozen)
+        return values.view(2, *obs.shape[:2])
 
     def first(self, obs: Tensor, action: Tensor) -> Tensor:
         """Values (P, B) of the first critics alone; their weights have no gradient here, the actions have."""
         weights = {name: parameter.detach()[: len(obs)] for name, parameter in self.net.named_parameters()}
-        values: Tensor = functional_call(self.net, weights, torch.cat([obs, action], dim=-1))
+        values: Tensor = functional_call(self.net, weights, (obs, action))
         return values.squeeze(-1)

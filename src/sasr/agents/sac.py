@@ -214,7 +214,7 @@ class Sac(CheckedModule):
         obs = self._flat(batch.obs)
         action, log_prob = self.actor.sample(obs, noise)
         alpha = self.log_alpha.detach().exp()[:, None]
-        return (alpha * log_prob - self.critic(obs, action).amin(0)).mean(-1), -log_prob.mean(-1)
+        return (alpha * log_prob - self.critic(obs, action, frozen=True).amin(0)).mean(-1), -log_prob.mean(-1)
 
     # ------------------------------------------------------------------- act
 
