@@ -29,6 +29,7 @@ from sasr.training.evaluate import Evaluation, evaluate
 from sasr.training.learner import Learner
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
+from sasr.training.on_policy import OnPolicy, with_value_heads
 
 CHECKPOINTS = "checkpoints"
 """The folder of checkpoints in a run's folder."""
@@ -294,12 +295,21 @@ def make_learner(
     _, kind = agent_named(config.agent, population.action_space)
     asked = config.truncation_is_terminal
     wish = getattr(getattr(shaper, "config", None), "truncation_is_terminal", False)
+    terminal = wish if asked is None else asked
+    if kind.on_policy:
+        agent = kind.make(host, with_value_heads(config.agent_config or kind.config(), shaper))
+        if config.steps <= agent.steps_per_rollout:
+            raise ValueError(
+                f"steps={config.steps} ends before anything is learned from a first rollout of "
+                f"{agent.steps_per_rollout}; train for longer, or set a shorter rollout"
+            )
+        return OnPolicy(host, agent, shaper=shaper, truncation_is_terminal=terminal, accelerate=config.accelerate)
     return OffPolicy(
         host,
         kind.make(host, config.agent_config),
         shaper=shaper,
         capacity=config.steps_kept,
-        truncation_is_terminal=wish if asked is None else asked,
+        truncation_is_terminal=terminal,
         accelerate=config.accelerate,
     )
 
