@@ -15,7 +15,7 @@ from sasr.experience.replay import Replay
 from sasr.experience.transition import Host, Transition
 from sasr.shaping.protocol import RewardShaper
 from sasr.training.accelerate import Captured, Mode, can_compile, compile_parts, fast_products, generators_of, resolve
-from sasr.training.learner import Saved
+from sasr.training.learner import Saved, broken_off
 
 
 class OffPolicy:
@@ -157,13 +157,4 @@ class OffPolicy:
 
     def cut(self, broken: Tensor) -> None:
         """Episodes (P, E) ended without an end: the shaper must not take what follows for more of the same."""
-        if self.unobserved is None or not broken.any():
-            return
-        # Told by the step that it has not seen yet: seen now, it would come before updates that it should follow.
-        step, drop = self.unobserved, getattr(self.shaper, "drop_episodes", None)
-        if drop is not None:
-            drop(broken)
-            valid = torch.ones_like(broken) if step.valid is None else step.valid
-            self.unobserved = step._replace(valid=valid & ~broken)
-        else:
-            self.unobserved = step._replace(truncated=step.truncated | broken)
+        self.unobserved = broken_off(self.shaper, self.unobserved, broken)

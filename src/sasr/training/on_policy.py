@@ -14,7 +14,7 @@ from sasr.experience.rollouts import Rollouts
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.shaping.protocol import RewardShaper
 from sasr.training.accelerate import Captured, Mode, can_compile, compile_parts, fast_products, generators_of, resolve
-from sasr.training.learner import Saved
+from sasr.training.learner import Saved, broken_off
 
 
 class Acted(NamedTuple):
@@ -208,6 +208,10 @@ class OnPolicy:
             self.rollouts.load_state_dict(saved["replay"])
         for captured in (self._act, self._write, self._update):
             captured.forget()
+
+    def cut(self, broken: Tensor) -> None:
+        """Episodes (P, E) ended without an end; rollouts see it by where the next step starts, the shaper is told."""
+        self.unobserved = broken_off(self.shaper, self.unobserved, broken)
 
 
 def with_value_heads(config: PpoConfig, shaper: RewardShaper | None) -> PpoConfig:
