@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from sasr.experience.transition import Transition
-from sasr.shaping.protocol import RewardShaper
 
 Saved = dict[str, dict[str, Tensor]]
 """Everything of a learner, by the part it belongs to: agent, replay, shaper."""
@@ -52,18 +50,3 @@ class Learner(Protocol):
     def load(self, saved: Saved) -> None:
         """Go on from a saved state; refused before anything changes if it does not fit."""
         ...
-
-
-def broken_off(shaper: RewardShaper | None, unseen: Transition | None, broken: Tensor) -> Transition | None:
-    """The step that a shaper has not seen yet, when episodes (P, E) ended with it without an end.
-
-    Told by that step: shown to the shaper now, it would come before updates that it should follow.
-    """
-    if unseen is None or not broken.any():
-        return unseen
-    drop = getattr(shaper, "drop_episodes", None)
-    if drop is None:
-        return unseen._replace(truncated=unseen.truncated | broken)
-    drop(broken)
-    valid = torch.ones_like(broken) if unseen.valid is None else unseen.valid
-    return unseen._replace(valid=valid & ~broken)
