@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,6 +12,8 @@ from sasr.training import TrainConfig, Trainer, off_policy
 from sasr.training.accelerate import Captured, Mode
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy
+
+from .runs import config_of, differences, run, shaped, state_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -109,3 +113,15 @@ def test_captured_updates_of_ppo_equal_plain_ones(task: str, shaper: str) -> Non
 def test_a_captured_run_of_ppo_is_reproducible() -> None:
     one, two = ppo_trained("graph").agent.state_dict(), ppo_trained("graph").agent.state_dict()
     assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_a_run_on_cuda_goes_on_from_its_checkpoint(tmp_path: Path, mode: Mode) -> None:
+    config = config_of(device="cuda", accelerate=mode, steps=300, **shaped("auto"))
+    _, stopped = run(config, tmp_path, stop_at=150)
+    with Trainer(config, folder=tmp_path) as trainer:
+        assert trainer.resume()
+        assert differences(state_of(trainer), stopped.state) == []
+        trainer.run()
+        assert trainer.finished
+        assert all(torch.isfinite(own).all() for own in trainer.learner.agent.state_dict().values())
