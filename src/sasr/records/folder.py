@@ -87,7 +87,9 @@ class RunFolder:
             )
         missing = [name for name in ("config", "observation_space", "action_space") if name not in facts]
         if missing:
-            raise ValueError(f"{file} has no {missing[0]!r}: the run is half written; delete the folder and train again")
+            raise ValueError(
+                f"{file} has no {missing[0]!r}: the run is half written; delete the folder and train again"
+            )
         return cls(path, facts)
 
     @property

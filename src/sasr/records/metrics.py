@@ -17,6 +17,11 @@ from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 from sasr.training.trainer import Trainer
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 NAME = "metrics.jsonl"
 Kind = Literal["episode", "figures", "evaluation", "clock", "notice"]
 Event = dict[str, Any]
@@ -26,8 +31,8 @@ Event = dict[str, Any]
 class MetricsFile:
     """Writes every event as it happens; a checkpoint remembers how long the file was, so that resuming cuts it there.
 
-    Lines of the kinds episode, figures and evaluation depend on the settings and the seed alone; the time that passed is
-    in lines of the kind clock.
+    Lines of the kinds episode, figures and evaluation depend on the settings and the seed alone; the time that passed
+    is in lines of the kind clock.
     """
 
     def __init__(self, folder: Path, *, warn: Callable[[str], None] = lambda text: None) -> None:
@@ -58,6 +63,7 @@ class MetricsFile:
         self._next_clock = (trainer.loop.steps // self._every + 1) * self._every
         # Unbuffered: a line is with the system as soon as it is written, and a killed run loses none.
         self._file = cast(BinaryIO, self.path.open("ab", buffering=0))
+        _lock(self._file, self.path)
         self._file.truncate(self.bytes)
         self._start = time.monotonic()
         self._push()  # notices that came before
@@ -148,6 +154,18 @@ class MetricsFile:
             self.warn(f"{self.path}: {error.strerror}; the run goes on, and lines wait until there is room")
 
 
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Held until the process ends, however it ends: two runs in one folder would spoil each other's lines."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FileExistsError(f"another process is training in {path.parent}; wait for it, or stop it first") from None
+    except OSError:
+        return  # a file system without locks
+
+
 def read_metrics(run: str | Path, *kinds: Kind) -> list[Event]:
     """The events of a run in order, or those of some kinds; a last line that was cut off is left out."""
     path = Path(run) / NAME
@@ -159,7 +177,9 @@ def read_metrics(run: str | Path, *kinds: Kind) -> list[Event]:
         try:
             event = json.loads(line)
         except ValueError:
-            raise ValueError(f"{path}, line {number} is not JSON: {line[:60]!r}; the file was changed by hand") from None
+            raise ValueError(
+                f"{path}, line {number} is not JSON: {line[:60]!r}; the file was changed by hand"
+            ) from None
         if not kinds or event["kind"] in kinds:
             events.append(event)
     return events

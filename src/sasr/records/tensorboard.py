@@ -46,7 +46,7 @@ class TensorBoard(Silent):
         # Always given: a run killed before its first checkpoint starts anew beside its own old events.
         void_from = steps + 1 if steps else 0
         opened = [
-            SummaryWriter(str(self.folder / name), purge_step=void_from)  # type: ignore[no-untyped-call]
+            SummaryWriter(str(self.folder / name), purge_step=void_from)
             for name in names
         ]
         self.writers, self.mean = opened[: len(config.seeds)], opened[-1] if len(config.seeds) > 1 else None
@@ -88,12 +88,12 @@ class TensorBoard(Silent):
             },
         )
         for writer in self._all():
-            writer.flush()  # type: ignore[no-untyped-call]
+            writer.flush()
 
     def close(self, steps: int) -> None:
         """Write what waits."""
         for writer in self._all():
-            writer.close()  # type: ignore[no-untyped-call]
+            writer.close()
 
     def _all(self) -> list[SummaryWriter]:
         return [*self.writers, self.mean] if self.mean else self.writers
@@ -102,7 +102,7 @@ class TensorBoard(Silent):
         for tag, values in figures.items():
             for writer, value in zip(self.writers, values, strict=True):
                 if np.isfinite(value):
-                    writer.add_scalar(tag, float(value), steps)  # type: ignore[no-untyped-call]
+                    writer.add_scalar(tag, float(value), steps)
             mean, _ = mean_and_error(values)
             if self.mean and np.isfinite(mean):
-                self.mean.add_scalar(tag, mean, steps)  # type: ignore[no-untyped-call]
+                self.mean.add_scalar(tag, mean, steps)

@@ -1,4 +1,4 @@
-"""The `sasr` command."""
+"""`sasr doctor` and `sasr tasks`: what to know before a run."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from typing import Annotated
 
 import tyro
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
-from tyro.extras import SubcommandApp
 
+from sasr.cli.app import app
 from sasr.experience.rollout import RandomRollout, random_rollout
 from sasr.experience.spaces import state_width
 from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.sasr import SASR
 from sasr.tasks import cards, make
-
-app = SubcommandApp()
-
 
 @app.command
 def tasks(name: Annotated[str, tyro.conf.Positional] = "") -> None:
@@ -111,13 +107,3 @@ def _how_to_write(preset: str, shaper: SASR) -> str:
 
 def _in_short(found: Diagnosis) -> str:
     return f"rank correlation {found.rank_correlation:.2f}, {found.lonely:.0%} of new states without a neighbour"
-
-
-def main() -> None:
-    """Run the command line; a user's mistake prints one clear line and exits with 2."""
-    try:
-        app.cli(prog="sasr", description="Self-adaptive success-rate reward shaping for sparse rewards.")
-    except (ValueError, TypeError, LookupError, ImportError) as error:
-        message = str(error.args[0] if error.args else error)
-        Console(stderr=True).print(f"[bold red]sasr:[/] {escape(message)}", highlight=False, soft_wrap=True)
-        sys.exit(2)

@@ -1,0 +1,5 @@
+"""Where every command is registered."""
+
+from tyro.extras import SubcommandApp
+
+app = SubcommandApp()
