@@ -253,5 +253,7 @@ def _shaper_of(shaper: RewardShaper) -> tuple[str, Any]:
         if type(shaper) is kind.make:
             return name, getattr(shaper, "config", None)
     if not isinstance(shaper, RewardShaper):
-        raise TypeError(f"shaper={shaper!r} is neither a name nor a RewardShaper; sasr.check_shaper tells what it lacks")
+        raise TypeError(
+            f"shaper={shaper!r} is neither a name nor a RewardShaper; sasr.check_shaper tells what it lacks"
+        )
     return CUSTOM, None

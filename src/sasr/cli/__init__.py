@@ -6,10 +6,20 @@ import sys
 
 from rich.console import Console
 from rich.markup import escape
+from tyro.extras import SubcommandApp
 
-from sasr.cli import doctor, evaluation, training  # noqa: F401  each registers its commands
-from sasr.cli.app import app
+from sasr.cli.doctor import doctor, tasks
+from sasr.cli.evaluation import evaluate_run
+from sasr.cli.training import resume, settings, train
 from sasr.tasks.vector import PopulationError
+
+app = SubcommandApp()
+app.command(train)
+app.command(resume)
+app.command(name="eval")(evaluate_run)
+app.command(settings)
+app.command(doctor)
+app.command(tasks)
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
-from sasr.cli.app import app
 from sasr.experience.rollout import RandomRollout, random_rollout
 from sasr.experience.spaces import state_width
 from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest
@@ -18,7 +17,7 @@ from sasr.shaping.presets import PRESETS
 from sasr.shaping.sasr import SASR
 from sasr.tasks import cards, make
 
-@app.command
+
 def tasks(name: Annotated[str, tyro.conf.Positional] = "") -> None:
     """List the tasks, or show the card of one.
 
@@ -28,7 +27,6 @@ def tasks(name: Annotated[str, tyro.conf.Positional] = "") -> None:
     Console().print(cards.card(name) if name else cards.table())
 
 
-@app.command
 def doctor(
     env_id: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV_ID")],
     preset: str = "auto",

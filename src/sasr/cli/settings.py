@@ -28,9 +28,9 @@ def meanings(kind: type[Any]) -> dict[str, str]:
         body = ast.parse(textwrap.dedent(inspect.getsource(own))).body[0]
         assert isinstance(body, ast.ClassDef)
         for field, text in zip(body.body, body.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-                if isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
-                    found[field.target.id] = inspect.cleandoc(text.value.value)
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = inspect.cleandoc(words)
     return found
 
 

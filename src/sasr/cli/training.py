@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.agents.registry import AGENTS
-from sasr.cli.app import app
 from sasr.cli.settings import applied, meanings, shown, split
 from sasr.errors import unknown_name
 from sasr.records import curve, success_map
+from sasr.records.console import spread
 from sasr.run import Run, agent_for, default_steps, go_on, start
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS, shaper_named
@@ -32,7 +32,6 @@ def _says(field: str) -> Any:
     return tyro.conf.arg(help=_MEANING[field])
 
 
-@app.command
 def train(
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK", help=_MEANING["task"])],
     *,
@@ -41,9 +40,7 @@ def train(
     preset: Annotated[str, _says("preset")] = TrainConfig.preset,
     seeds: Annotated[int, tyro.conf.arg(help="How many independent runs, all in one process.")] = 1,
     seed: Annotated[int, tyro.conf.arg(help="The first seed; the others follow it.")] = 0,
-    steps: Annotated[
-        int | None, tyro.conf.arg(help=_MEANING["steps"] + " None is what suits the task.")
-    ] = None,
+    steps: Annotated[int | None, tyro.conf.arg(help=_MEANING["steps"] + " None is what suits the task.")] = None,
     environments: Annotated[int, _says("environments")] = TrainConfig.environments,
     workers: Annotated[int | None, _says("workers")] = TrainConfig.workers,
     device: Annotated[str, _says("device")] = TrainConfig.device,
@@ -97,7 +94,6 @@ def train(
     _tell(start(config, out=out, console=console, events=tensorboard), console)
 
 
-@app.command
 def resume(
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="Folder of the run.")],
     *,
@@ -112,17 +108,16 @@ def resume(
     _tell(found, console)
 
 
-@app.command
 def settings(
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = "",
+    name: Annotated[
+        str,
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="NAME", help="Name of an agent or a shaper; without one, all are listed."),
+    ] = "",
     *,
     preset: Annotated[str, _says("preset")] = TrainConfig.preset,
 ) -> None:
-    """List what `sasr train --set` can set: of one agent or shaper, or of all.
-
-    Args:
-        name: Name of an agent or a shaper; without one, all are listed.
-    """
+    """List what `sasr train --set` can set: of one agent or shaper, or of all."""
     parts: dict[str, tuple[str, Any]] = {own: ("agent", kind.config()) for own, kind in AGENTS.items()}
     for own, shaping in SHAPERS.items():
         parts[own] = ("shaper", preset_config(preset) if own == "sasr" else shaping.config())
@@ -169,8 +164,6 @@ def _tell(run: Run, console: Console) -> None:
 
     found = run.evaluation()
     if len(found.steps):
-        from sasr.records.console import spread
-
         say(f"evaluation return {spread(found.returns[:, -1])} at step {found.steps[-1]:,}")
     for what, name in (("curve", curve.NAME), ("success rates", success_map.PICTURE)):
         if (run.folder / name).exists():

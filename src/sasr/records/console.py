@@ -128,7 +128,11 @@ class ConsoleView:
     def _line(self) -> str:
         parts = [f"step {self.steps:,}/{self.total:,} ({self.steps / max(self.total, 1):.0%})"]
         means = self.window.means()
-        parts += [f"{what} {spread(means[name])}" for what, name in _TRAINING if np.isfinite(means[name]).any()]
+        parts += [
+            f"{what} {spread(means[name], share=share)}"
+            for what, name, share in _TRAINING
+            if np.isfinite(means[name]).any()
+        ]
         if self.evaluations:
             parts.append(f"evaluation {spread(self.evaluations[-1][1])}")
         return " | ".join([*parts, *self._pace()])
@@ -150,11 +154,13 @@ class ConsoleView:
             curve = [float(np.nanmean(returns)) for _, returns, _ in self.evaluations]
             _, returns, success = self.evaluations[-1]
             table.add_row("evaluation return", spread(returns), sparkline(curve, width=self._curve_width))
-            table.add_row("evaluation success rate", spread(success), "")
+            table.add_row("evaluation success", spread(success, share=True), "")
         means = self.window.means()
-        for what, name in _TRAINING:
+        for what, name, share in _TRAINING:
             curve = self.trail if name == "ep_rew_mean" else []
-            table.add_row(f"training {what}", spread(means[name]), sparkline(curve, width=self._curve_width))
+            table.add_row(
+                f"training {what}", spread(means[name], share=share), sparkline(curve, width=self._curve_width)
+            )
         for name, values in self.newest.items():
             table.add_row(Text(name, style="dim"), spread(values), "")
         return table
@@ -204,19 +210,20 @@ class ConsoleView:
             sys.stdout.flush()
 
 
-_TRAINING = (("return", "ep_rew_mean"), ("success", "success_rate"), ("length", "ep_len_mean"))
+_TRAINING = (("return", "ep_rew_mean", False), ("success", "success_rate", True), ("length", "ep_len_mean", False))
 
 
-def spread(values: NDArray[np.float64]) -> str:
-    """Mean ± standard error.
+def spread(values: NDArray[np.float64], *, share: bool = False) -> str:
+    """Mean ± standard error, of shares in percent.
 
-    >>> spread(np.array([0.5, 0.7]))
-    '0.600 ± 0.100'
+    >>> spread(np.array([0.5, 0.7])), spread(np.array([0.5, 0.7]), share=True)
+    ('0.600 ± 0.100', '60% ± 10%')
     """
     mean, error = mean_and_error(values)
     if math.isnan(mean):
         return "—"
-    return number(mean) + (f" ± {number(error)}" if len(values) > 1 and not math.isnan(error) else "")
+    write = (lambda value: f"{value:.0%}") if share else number
+    return write(mean) + (f" ± {write(error)}" if not math.isnan(error) else "")
 
 
 def number(value: float) -> str:
@@ -226,7 +233,9 @@ def number(value: float) -> str:
     ('0.123', '1,234', '2.5e-07')
     """
     size = abs(value)
-    if size >= 1e6 or 0.0 < size < 1e-3:
+    if size == 0.0:
+        return "0"
+    if size >= 1e6 or size < 1e-3:
         return f"{value:.2g}"
     return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 10 else f"{value:.3f}"
 

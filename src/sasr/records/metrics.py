@@ -51,6 +51,7 @@ class MetricsFile:
         self._failed = False
         self._seeds: tuple[int, ...] = ()
         self._every = self._next_clock = 1
+        self._told_at = -1
 
     @property
     def seconds(self) -> float:
@@ -125,7 +126,8 @@ class MetricsFile:
     def close(self, steps: int) -> None:
         """Tell the time a last time."""
         if self._file is not None:
-            self._tell_time(steps)
+            if steps != self._told_at:
+                self._tell_time(steps)
             self._file.close()
             self._file = None
 
@@ -133,6 +135,7 @@ class MetricsFile:
         return {"kind": kind, "step": step, "member": member, "seed": None if member is None else self._seeds[member]}
 
     def _tell_time(self, steps: int) -> None:
+        self._told_at = steps
         self._write([self._event("clock", steps, None) | {"seconds": round(self.seconds, 3)}])
 
     def _write(self, events: Iterable[Event]) -> None:

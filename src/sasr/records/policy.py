@@ -67,7 +67,7 @@ class Policy:
 def load_policy(run: str | Path | RunFolder, *, device: str = "cpu") -> Policy:
     """The policy of a run at its newest whole checkpoint."""
     folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
-    checkpoint = newest(folder.path)
+    checkpoint = newest(folder.checkpoints)
     if checkpoint is None:
         raise FileNotFoundError(
             f"{folder.path} has no whole checkpoint yet; one is written every "
@@ -86,4 +86,4 @@ def load_policy(run: str | Path | RunFolder, *, device: str = "cpu") -> Policy:
     _, kind = agent_named(config.agent, folder.action_space)
     agent = kind.make(host, config.agent_config)
     agent.load_state_dict(checkpoint.read("agent"))
-    return Policy(folder, agent, steps=checkpoint.steps, device=home)
+    return Policy(folder, agent, steps=int(checkpoint.facts["steps"]), device=home)

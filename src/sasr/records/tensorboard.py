@@ -45,10 +45,7 @@ class TensorBoard(Silent):
         names = [f"seed-{seed}" for seed in config.seeds] + (["mean"] if len(config.seeds) > 1 else [])
         # Always given: a run killed before its first checkpoint starts anew beside its own old events.
         void_from = steps + 1 if steps else 0
-        opened = [
-            SummaryWriter(str(self.folder / name), purge_step=void_from)
-            for name in names
-        ]
+        opened = [SummaryWriter(str(self.folder / name), purge_step=void_from) for name in names]
         self.writers, self.mean = opened[: len(config.seeds)], opened[-1] if len(config.seeds) > 1 else None
         self.window = Window(len(config.seeds))
         if steps:

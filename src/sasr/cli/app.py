@@ -1,5 +1,0 @@
-"""Where every command is registered."""
-
-from tyro.extras import SubcommandApp
-
-app = SubcommandApp()
