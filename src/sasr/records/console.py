@@ -109,9 +109,8 @@ class ConsoleView:
         """Leave the last view standing."""
         self.steps = steps
         if self.live:
-            self.live.refresh()
-            self.live.stop()
-            self.live = None
+            live, self.live = self.live, None
+            live.stop()  # which draws a last time
 
     # ------------------------------------------------------------- what is seen
 
@@ -171,7 +170,8 @@ class ConsoleView:
 
     def _foot(self) -> Text:
         saved = f" · checkpoint at step {self.checkpoint:,}" if self.checkpoint else ""
-        return Text(f"{self.folder}{saved} · Ctrl-C stops with a checkpoint", style="dim", overflow="fold")
+        how = " · Ctrl-C stops with a checkpoint" if self.steps < self.total and self.live else ""
+        return Text(f"{self.folder}{saved}{how}", style="dim", overflow="fold")
 
     def _pace(self) -> list[str]:
         """Speed and time left; the burn-in is faster than learning, so it tells nothing about the time left."""
