@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -206,8 +205,6 @@ class ConsoleView:
     def _say(self, text: str) -> None:
         # Whole lines, also where a file or a log takes them: rich would break them at 80 columns.
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
-        if not self.console.is_terminal:
-            sys.stdout.flush()
 
 
 _TRAINING = (("return", "ep_rew_mean", False), ("success", "success_rate", True), ("length", "ep_len_mean", False))
