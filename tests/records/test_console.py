@@ -92,15 +92,17 @@ def test_the_live_view_has_a_line_for_each_metric_and_a_curve(tmp_path: Path, cl
     shown, out = begun(tmp_path, terminal=True)
     for k, mean in enumerate((0.0, 0.2, 0.4, 0.7)):
         clock.now += 10.0
-        shown.turned(1000 * (k + 1))
+        shown.episodes(1000 * (k + 1), [Episode(0, 0, 10.0 ** (k == 3), 5, True)])
         shown.evaluation(1000 * (k + 1), result(mean - 0.1, mean + 0.1))
+        shown.turned(1000 * (k + 1))
     shown.figures(4000, {"train/critic_loss": np.array([0.25, 0.75])})
     shown.save()
     shown.close(4000)
     last = out.getvalue().split("Pendulum-v1 · sac")[-1]
     assert "evaluation return" in last
     assert "0.700 ± 0.100" in last
-    assert "▁▃▅█" in last
+    assert "▁▃▅█" in last  # the evaluations
+    assert "▁▁▁█" in last  # the training episodes, whose mean rises at the end
     assert "train/critic_loss" in last
     assert "0.500 ± 0.250" in last
     assert "checkpoint at step 4,000" in last
