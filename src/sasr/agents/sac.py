@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from sasr.networks.adam import Adam
-from sasr.networks.layers import PopulationMLP
 from sasr.agents.protocol import check_batch
 from sasr.experience.growing import CheckedModule
 from sasr.experience.spaces import action_width, state_width
 from sasr.experience.transition import Batch, Host
+from sasr.networks.adam import Adam
+from sasr.networks.layers import PopulationMLP
 from sasr.randomness import MemberStreams
 
 # -------------------------------------------------------------------- config

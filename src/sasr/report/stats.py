@@ -173,7 +173,9 @@ def aligned(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[Scores, Scor
     """
     parts = [(np.asarray(x, np.float64), np.asarray(y, np.float64)) for x, y in curves]
     grid = np.unique(np.concatenate([x for x, _ in parts])) if parts else np.zeros(0)
-    rows = [np.interp(grid, x, y, left=np.nan, right=np.nan) if len(x) else np.full_like(grid, np.nan) for x, y in parts]
+    rows = [
+        np.interp(grid, x, y, left=np.nan, right=np.nan) if len(x) else np.full_like(grid, np.nan) for x, y in parts
+    ]
     return grid, np.array(rows).reshape(len(parts), len(grid))
 
 
@@ -237,7 +239,9 @@ def _checked(values: ArrayLike) -> Scores:
         raise ValueError(f"scores of shape {runs.shape} are not a list of runs; give one score for each run")
     if not np.isfinite(runs).all():
         which = int(np.flatnonzero(~np.isfinite(runs))[0])
-        raise ValueError(f"score {which} is {runs[which]}; decide what a failed run counts for before taking statistics")
+        raise ValueError(
+            f"score {which} is {runs[which]}; decide what a failed run counts for before taking statistics"
+        )
     return runs
 
 
