@@ -76,8 +76,8 @@ def collect(folder: str | Path) -> Collection:
 def told_apart(results: Sequence[Result], origins: Sequence[str]) -> list[Result]:
     """Results such that no two have both task and method in common.
 
-    Runs that differ in nothing but their seeds are joined. Where several remain, the methods' names say what differs: the
-    commit, the settings, or the folder they are in.
+    Runs that differ in nothing but their seeds are joined. Where several remain, the methods' names say what differs:
+    the commit, the settings, or the folder they are in.
     """
     entries = _joined(list(zip(results, origins, strict=True)))
     names = [result.method for result, _ in entries]

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,10 +86,8 @@ def read_maps(folder: Path) -> Maps | None:
     try:
         with np.load(path, allow_pickle=False) as data:
             parts = [np.asarray(data[name]) for name in ("steps", "x", "y", "rate")]
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise ValueError(f"{MAPS} cannot be read: {error}") from None
-    except Exception as error:  # zipfile's own error for a file that was cut off
-        raise ValueError(f"{MAPS} is cut off: {error}") from None
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise ValueError(f"{MAPS} cannot be read ({error}); the page goes without this map") from None
     steps, x, y, rate = parts
     if rate.ndim != 4 or rate.shape[0] != len(steps) or rate.shape[2:] != (len(y), len(x)):
         raise ValueError(f"{MAPS} has rates of shape {rate.shape} for {len(steps)} moments, {len(y)} × {len(x)} states")
