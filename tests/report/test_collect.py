@@ -29,11 +29,12 @@ def test_a_run_becomes_a_result(tmp_path: Path) -> None:
 
 def test_a_final_evaluation_is_taken_from_eval_json(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    seeds = [{"seed": seed, "returns": [5.0 + seed] * 100, "success_rate": 1.0} for seed in (0, 1)]
-    (run / "eval.json").write_text(json.dumps({"seeds": seeds}))
+    members = [{"seed": seed, "returns": [5.0 + seed] * 100, "success": [True] * 100} for seed in (0, 1)]
+    (run / "eval.json").write_text(json.dumps({"step": 3_000, "members": members}))
     found = from_run(run)
     assert found.scores.tolist() == [5.0, 6.0]
     assert found.gaps == ()
+    assert found.seeds[0].final_success == 1.0
 
 
 def test_a_run_that_was_not_evaluated_shows_its_training_episodes(tmp_path: Path) -> None:

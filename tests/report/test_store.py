@@ -97,6 +97,7 @@ def test_a_file_of_another_version_is_named_and_the_others_are_read(tmp_path: Pa
         ({"seeds": [{"seed": 1, "steps": [1, 2], "returns": [0.0]}]}, "seed 1 has 2 steps, but 1 returns"),
         ({"seeds": [{"seed": 1, "steps": [2, 1], "returns": [0.0, 0.0]}]}, "do not ascend"),
         ({"seeds": [{"seed": 1, "steps": [1], "returns": ["high"]}]}, "'high' is not a number"),
+        ({"seeds": [{"seed": 1, "taken": "all"}]}, "seed 1 took 'all' steps"),
         ({"seeds": [{"seed": 1}, {"seed": 1}]}, "name one twice"),
         ({"task": ""}, "needs a task"),
     ],
@@ -131,7 +132,7 @@ def test_nan_is_null_in_the_file_and_told_about(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said_in_words() -> None:
-    half = replace(seed_result(1), final=(), steps=(0, 50), returns=(0.0, 1.0), success=())
+    half = replace(seed_result(1), steps=(0, 50), returns=(0.0, 1.0), success=())
     unjudged = replace(seed_result(2), final=())
     found = Result(
         task="AntStand", method="sasr", steps=10_000, planned=(0, 1, 2, 7, 8), seeds=(seed_result(0), half, unjudged)

@@ -44,7 +44,8 @@ def from_run(folder: str | Path) -> Result:
     events, notes = _events(place / METRICS)
     of = "evaluation" if any(event["kind"] == "evaluation" for event in events) else "training"
     final = _final(place / FINAL)
-    seeds = [_seed(seed, events, of, final.get(seed, {})) for seed in planned]
+    taken = max((event["step"] for event in events), default=0)
+    seeds = [_seed(seed, events, of, taken, final.get(seed, {})) for seed in planned]
     clocks = [float(event["seconds"]) for event in events if event["kind"] == "clock" and event.get("seconds")]
     return Result(
         task=str(config["task"]).removeprefix("SASR/").removesuffix("-v0"),
@@ -131,23 +132,24 @@ def _final(path: Path) -> dict[int, dict[str, Any]]:
     """Final evaluations by seed, from what `sasr eval` left."""
     try:
         data = json.loads(path.read_bytes())
-        return {int(own["seed"]): own for own in data["seeds"]}
+        return {int(own["seed"]): own for own in data["members"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
 
-def _seed(seed: int, events: Iterable[Mapping[str, Any]], of: str, final: Mapping[str, Any]) -> SeedResult:
+def _seed(seed: int, events: Iterable[Mapping[str, Any]], of: str, taken: int, final: Mapping[str, Any]) -> SeedResult:
     own = [event for event in events if event.get("seed") == seed]
     curve = _evaluations(own) if of == "evaluation" else _episodes(own)
     steps = sorted(curve)
-    returns = final.get("returns") or []
+    returns, successes = final.get("returns") or [], final.get("success") or []
     return SeedResult(
         seed=seed,
         steps=tuple(steps),
         returns=tuple(curve[step][0] for step in steps),
         success=tuple(curve[step][1] for step in steps),
+        taken=taken if own else 0,
         final=tuple(_number(value) for value in returns),
-        final_success=_number(final.get("success_rate")),
+        final_success=float(np.mean(successes)) if successes else math.nan,
     ).thinned()
 
 

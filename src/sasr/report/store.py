@@ -35,6 +35,8 @@ class SeedResult:
     """Mean return at each of them, the environment's."""
     success: tuple[float, ...] = ()
     """Share of successful episodes at each of them; empty where that is not known."""
+    taken: int = 0
+    """Environment steps that it took; where this is not known, those up to the curve's last point."""
     final: tuple[float, ...] = ()
     """Return of every episode of the final evaluation; empty until there was one."""
     final_success: float = math.nan
@@ -49,6 +51,11 @@ class SeedResult:
             raise ValueError(f"steps of seed {self.seed} do not ascend")
 
     @property
+    def last(self) -> int:
+        """How far it came, in environment steps."""
+        return max(self.taken, *self.steps[-1:], 0)
+
+    @property
     def score(self) -> float:
         """Mean return of the final evaluation, or of the curve's last point while there is none; NaN without either."""
         values = self.final or self.returns[-1:]
@@ -57,13 +64,11 @@ class SeedResult:
     def thinned(self, points: int = MAX_POINTS) -> SeedResult:
         """The same with at most so many points, the first and the last among them."""
         keep = thin(len(self.steps), points)
-        return SeedResult(
-            seed=self.seed,
+        return replace(
+            self,
             steps=tuple(self.steps[i] for i in keep),
             returns=tuple(self.returns[i] for i in keep),
-            success=tuple(self.success[i] for i in keep) if self.success else (),
-            final=self.final,
-            final_success=self.final_success,
+            success=tuple(self.success[i] for i in keep if self.success),
         )
 
 
@@ -118,9 +123,9 @@ class Result:
         missing = sorted(set(self.planned) - {own.seed for own in self.seeds if own.steps or own.final})
         if missing:
             found.append(f"{_seeds(missing)} not run")
-        short = [own.seed for own in self.seeds if own.steps and own.steps[-1] < self.steps and not own.final]
+        short = [own.seed for own in self.seeds if own.last < self.steps and own.seed not in missing]
         if short:
-            last = min(own.steps[-1] for own in self.seeds if own.seed in short)
+            last = min(own.last for own in self.seeds if own.seed in short)
             found.append(f"{_seeds(short)} stopped at {last:,} of {self.steps:,} steps")
         unjudged = [own.seed for own in self.seeds if own.steps and not own.final and own.seed not in short]
         if unjudged:
@@ -278,6 +283,8 @@ def _seed_from_json(data: Any) -> SeedResult:
     for name in ("returns", "success", "final"):
         parts[name] = tuple(_number(value) for value in parts.get(name, ()))
     parts["steps"] = tuple(parts.get("steps", ()))
+    if not isinstance(parts.get("taken", 0), int):
+        raise ValueError(f"seed {data['seed']} took {data['taken']!r} steps, which is no whole number")
     parts["final_success"] = _number(parts.get("final_success"))
     return SeedResult(**parts)
 

@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
 
 class Aggregate(NamedTuple):
-    """One method over the tasks it was run on, returns normalised so that the worst method's mean is 0, the best's 1."""
+    """One method over the tasks it was run on; by task, the worst method's mean return is 0 and the best's is 1."""
 
     method: str
     tasks: int

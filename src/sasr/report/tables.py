@@ -159,10 +159,10 @@ def cost_table(summary: Summary, what: str = "time", *, base: str = "") -> Table
         shares = [costs.get((task, method), math.nan) / one for method in summary.methods]
         mark = "†" if _machines(summary, task) > 1 else ""
         rows.append((Entry(task, mark=mark), *(Entry(share) for share in shares)))
-    name = {"time": "Training time", "memory": "Peak memory"}[what]
+    name = {"time": "Training time of a seed's step", "memory": "Peak memory"}[what]
     notes = ("† measured on different machines: not comparable.",) if any(row[0].mark for row in rows) else ()
     columns = ("task", *summary.methods)
-    return Table(title=f"{name} of a seed's step, {base} = 1", columns=columns, rows=tuple(rows), notes=notes)
+    return Table(title=f"{name}, {base} = 1", columns=columns, rows=tuple(rows), notes=notes)
 
 
 def ablation_table(title: str, variants: Mapping[str, Mapping[str, Cell]]) -> Table:
@@ -235,7 +235,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _markdown(text: str) -> str:
-    return re.sub(r"([\\|`*_<>#\[\]])", r"\\\1", text)
+    return re.sub(r"([\\|`*_<>])", r"\\\1", text)
 
 
 def _latex(text: str) -> str:
