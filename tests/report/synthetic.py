@@ -15,9 +15,10 @@ def seed_result(
     seed: int, *, points: int = 20, steps: int = 10_000, level: float = 1.0, final: int = 100
 ) -> SeedResult:
     """A curve that rises to about `level`."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, round(1000 * level)])
     at = np.linspace(0, steps, points).astype(int)
     rise = 1.0 / (1.0 + np.exp(-(at / steps - rng.uniform(0.3, 0.6)) * 12.0))
+    level *= rng.uniform(0.7, 1.1)
     returns = level * rise + 0.03 * level * rng.normal(size=points)
     return SeedResult(
         seed=seed,

@@ -93,7 +93,7 @@ function listen() {
       fromForm(); toAddress(); redraw();
     });
   }
-  const repaint = () => { paintSwatches(); redraw(); if (data.maps.length) drawMap(); };
+  const repaint = () => { paintSwatches(); redraw(); if (byId("map").data) drawMap(); };
   byId("theme").addEventListener("click", () => {
     const theme = isDark() ? "light" : "dark";
     document.documentElement.dataset.theme = theme;

@@ -43,7 +43,10 @@ function makeMaps() {
   byId("map-run").addEventListener("change", begin);
   byId("map-step").addEventListener("input", drawMap);
   byId("map-play").addEventListener("click", playMap);
-  begin();
+  // Drawn when it comes into sight, like the curves.
+  new IntersectionObserver((entries, own) => {
+    if (entries.some((entry) => entry.isIntersecting)) { own.disconnect(); begin(); }
+  }, { rootMargin: "250px" }).observe(byId("map"));
 }
 
 // ---- films ----
