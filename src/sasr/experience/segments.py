@@ -127,6 +127,10 @@ class Segmenter(GrowingModule):
         was_hit[close], length[close] = False, 0
         return closed
 
+    def drop(self, broken: Tensor) -> None:
+        """Forget the open segments of some environments (P, E)."""
+        self.length[broken], self.was_hit[broken] = 0, False
+
     def _record(self, items: NDArray[np.generic], valid: Flags | None) -> None:
         """Append one item to the open segment of every environment that took a real step."""
         length = self.length.numpy()

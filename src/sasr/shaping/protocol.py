@@ -16,7 +16,9 @@ class RewardShaper(Protocol):
 
     P members, E environments each, batches of B. Anything learned or counted is in `state_dict`. A shaper whose `shape`
     and `update` are nothing but tensor work of fixed shapes says so by an attribute `capturable = True`; then they run
-    inside the agent's captured update.
+    inside the agent's captured update. Two more methods are for shapers that need them when a run is resumed:
+    `drop_episodes(broken)` forgets the episodes (P, E) under way that had to restart (without it, their last step comes
+    as truncated), and `lose_replay()` forgets what was marked in a replay buffer that was not saved.
     """
 
     def bind(self, host: Host) -> None:

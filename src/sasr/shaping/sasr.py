@@ -153,6 +153,17 @@ class SASR(CheckedModule):
                 for slot in own:
                     self.ledger.release(member, slot)
 
+    def drop_episodes(self, broken: Tensor) -> None:
+        """Forget episodes (P, E) that ended without an end: how they would have gone on, nobody knows."""
+        self.segmenter.drop(broken)
+
+    @torch.no_grad()
+    def lose_replay(self) -> None:
+        """The replay buffer is empty again: with storage='flags', so is the evidence; verdicts under way go on."""
+        if self.config.storage == "flags":
+            self.ledger.forget()
+            self.segmenter.length.zero_()
+
     def _retain(self, member: int, success: bool, steps: Tensor) -> None:
         generator = self.retention_streams.member(member)
         kept = RETENTION[self.config.retention_rule](len(steps), self.config.retention, generator)

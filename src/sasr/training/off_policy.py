@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sasr.agents.protocol import Agent
+from sasr.experience.growing import CheckedModule, check_state
 from sasr.experience.replay import Replay
 from sasr.experience.transition import Host, Transition
 from sasr.shaping.protocol import RewardShaper
@@ -87,10 +89,13 @@ class OffPolicy:
             # Observations kept aside move when their store grows; a graph that reads them is captured anew.
             key = (kind, self.replay.finals.data_ptr())
             figures |= self._update(key, given=(kind,)) if self.captures_updates else self.update(kind)
+        self._show()
+        return figures
+
+    def _show(self) -> None:
         if self.shaper is not None and self.unobserved is not None:
             self.shaper.observe(self.unobserved)
             self.unobserved = None
-        return figures
 
     def update(self, kind: int) -> dict[str, Tensor]:
         """One update, nothing but tensor work; figures to log, each (P,)."""
@@ -128,11 +133,37 @@ class OffPolicy:
 
     def load(self, saved: Saved) -> None:
         """Go on from a saved state; without a saved replay, the buffer fills anew."""
+        own: dict[str, Any] = {"agent": self.agent, "shaper": self.shaper, "replay": self.replay}
+        for name, part in own.items():
+            if name in saved and isinstance(part, CheckedModule):
+                check_state(part, saved[name])
         self.agent.load_state_dict(saved["agent"])
         if self.shaper is not None:
             self.shaper.load_state_dict(saved["shaper"])
             self.unobserved = Transition(**saved["unobserved"]) if saved["unobserved"] else None
         if "replay" in saved:
             self.replay.load_state_dict(saved["replay"])
+        else:
+            self._lose_replay()
         for captured in (self._act, self._write, self._update):
             captured.forget()
+
+    def _lose_replay(self) -> None:
+        """A shaper that marks slots has marks on steps that are gone."""
+        lose = getattr(self.shaper, "lose_replay", None)
+        if lose is not None:
+            self._show()  # the slot of that step is gone too
+            lose()
+
+    def cut(self, broken: Tensor) -> None:
+        """Episodes (P, E) ended without an end: the shaper must not take what follows for more of the same."""
+        if self.unobserved is None or not broken.any():
+            return
+        # Told by the step that it has not seen yet: seen now, it would come before updates that it should follow.
+        step, drop = self.unobserved, getattr(self.shaper, "drop_episodes", None)
+        if drop is not None:
+            drop(broken)
+            valid = torch.ones_like(broken) if step.valid is None else step.valid
+            self.unobserved = step._replace(valid=valid & ~broken)
+        else:
+            self.unobserved = step._replace(truncated=step.truncated | broken)
