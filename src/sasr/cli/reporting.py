@@ -87,6 +87,8 @@ def write_figures(
         "memory": tables.cost_table(summary, "memory"),
     }
     for name, table in made.items():
+        if not table.known:
+            continue
         for end, text in ((".md", table.to_markdown()), (".tex", table.to_latex()), (".csv", table.to_csv())):
             path = folder / f"{name}{end}"
             path.write_text(text, encoding="utf-8")

@@ -143,11 +143,7 @@ def _tables(summary: Summary) -> list[tuple[str, str, str, Table]]:
         ("memory", "peak memory", "low", tables.cost_table(summary, "memory")),
         ("overall", "over all tasks", "", tables.aggregate_table(summary)),
     ]
-    return [own for own in made if own[0] not in ("time", "memory") or _any(own[3])]
-
-
-def _any(table: Table) -> bool:
-    return any(isinstance(own.value, float) and math.isfinite(own.value) for row in table.rows for own in row[1:])
+    return [own for own in made if own[0] in ("final", "overall") or own[3].known]
 
 
 def _table(key: str, name: str, good: str, table: Table) -> dict[str, Any]:

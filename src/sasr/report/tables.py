@@ -24,7 +24,8 @@ class Entry(NamedTuple):
     best: bool = False
     mark: str = ""
     """Appended to the figure and explained below the table."""
-    digits: int = 2
+    digits: int | None = None
+    """After the point; None is 2 here, and what suits the row in a table by tasks."""
 
     def text(self, *, plus_minus: str = "±") -> str:
         """As it stands in a table: 94.9 ± 0.3, or 0.91 [0.87, 0.95]; a dash where there is nothing.
@@ -38,11 +39,12 @@ class Entry(NamedTuple):
             return "–" + self.mark
         if math.isinf(self.value):
             return "never" + self.mark
-        shown = f"{self.value:,.{self.digits}f}"
+        digits = 2 if self.digits is None else self.digits
+        shown = _fixed(self.value, digits)
         if not math.isnan(self.error):
-            shown += f" {plus_minus} {self.error:,.{self.digits}f}"
+            shown += f" {plus_minus} {_fixed(self.error, digits)}"
         if not math.isnan(self.low):
-            shown += f" [{self.low:,.{self.digits}f}, {self.high:,.{self.digits}f}]"
+            shown += f" [{_fixed(self.low, digits)}, {_fixed(self.high, digits)}]"
         return shown + self.mark
 
 
@@ -89,6 +91,12 @@ class Table:
             ]
             writer.writerow([_csv(value) for group in groups for value in group])
         return out.getvalue()
+
+    @property
+    def known(self) -> bool:
+        """Whether it has any figure."""
+        figures = [own.value for row in self.rows for own in row[1:] if isinstance(own.value, float)]
+        return any(not math.isnan(value) for value in figures)
 
     @property
     def width(self) -> int:
@@ -196,7 +204,7 @@ def _row(task: str, cells: Sequence[Cell | None], entry: Callable[[Cell], Entry]
     for own, cell in zip(entries, cells, strict=True):
         mark = "" if cell is None else ("*" if cell.result.gaps else "") + ("‡" if cell.failed else "")
         is_best = own.value == best and math.isfinite(best) and len(values) > 1
-        finished.append(own._replace(best=is_best, mark=mark, digits=min(own.digits, digits)))
+        finished.append(own._replace(best=is_best, mark=mark, digits=digits if own.digits is None else own.digits))
     return (Entry(task), *finished)
 
 
@@ -210,7 +218,14 @@ def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
 
 
 def _digits(size: float) -> int:
-    return 0 if size >= 1000 else 1 if size >= 10 else 2
+    """As many as the paper prints for figures of this size, more where all are small."""
+    return next((digits for digits, from_ in enumerate((1000.0, 10.0, 0.1, 0.01)) if size >= from_), 4 if size else 2)
+
+
+def _fixed(value: float, digits: int) -> str:
+    """With so many digits after the point; what rounds to zero has no sign."""
+    text = f"{value:,.{digits}f}"
+    return text if re.search("[1-9]", text) else text.lstrip("-")
 
 
 def _entry(figure: Estimate | None) -> Entry:

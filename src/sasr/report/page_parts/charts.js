@@ -178,6 +178,7 @@ function drawCurves() {
     if (chart.seen) drawChart(chart);
     if (chart.behind.open) tellCommands(chart);
   }
+  byId("charts").classList.toggle("single", shown === 1);
   byId("no-charts").hidden = shown > 0;
   byId("legend").replaceChildren(...[...state.method].sort((a, b) => a - b).map((method) =>
     make("span", {}, make("i", { class: "swatch", style: `--own:${colour(method)}` }), data.methods[method])));
@@ -197,7 +198,10 @@ function tellCommands(chart) {
 }
 
 // ---- over all tasks ----
+const overall = data.tasks.length > 1 && data.methods.length > 1;  // otherwise there is nothing to take together
+
 function drawOverall() {
+  if (!overall) return;
   const known = data.aggregates.filter((own) => own.tasks && state.method.has(data.methods.indexOf(own.method)));
   const ranked = known.slice().sort((a, b) => a.iqm[0] - b.iqm[0]);
   const names = ranked.map((own) => escaped(own.method));

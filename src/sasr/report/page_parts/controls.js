@@ -111,6 +111,7 @@ toForm();
 listen();
 paintSwatches();
 if (matchMedia("(max-width: 900px)").matches) byId("controls").open = false;
+byId("overall").hidden = !overall;
 byId("charts").append(...charts.map((chart) => chart.figure));
 makeTables();
 makeRemarks();
