@@ -83,7 +83,8 @@ def ablation_grid(groups: Mapping[str, Panels], *, band: Band = "error", seed: i
                 _draw_method(panel, seeds, style, band, seed, label=variant)
             _dress(panel, task if row == 0 else "")
         line[0].set_ylabel(name, fontsize=9)
-        line[0].legend(fontsize=6, frameon=False, loc="best")
+        drawn = next(panel for panel in line if panel.lines)
+        drawn.legend(fontsize=6, frameon=False, loc="best")
     return figure
 
 
