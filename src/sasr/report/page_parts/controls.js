@@ -4,7 +4,7 @@ const form = byId("form");
 function makeControls() {
   for (const [kind, names] of [["method", data.methods], ["task", data.tasks]]) {
     byId(`${kind}s`).append(...names.map((name, at) => {
-      const box = make("input", { type: "checkbox", name: kind, value: at });
+      const box = make("input", { type: "checkbox", name: kind, value: at, checked: true });
       const swatch = kind === "method" ? [make("i", { class: "swatch", "data-method": at })] : [];
       return make("label", {}, box, ...swatch, make("span", {}, name));
     }));
