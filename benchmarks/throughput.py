@@ -78,9 +78,9 @@ def stable_baselines3(settings: Settings) -> tuple[Callable[[], Any], int, Calla
     model.learn(BURN_IN + 20)
 
     def some() -> None:
-        model.learn(10, reset_num_timesteps=False)
+        model.learn(100, reset_num_timesteps=False)
 
-    return some, 10, env.close
+    return some, 100, env.close
 
 
 def timed(turn: Callable[[], Any], steps: int, seconds: float) -> float:

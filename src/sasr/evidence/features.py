@@ -91,6 +91,8 @@ class RandomFeatures(nn.Module):
         """Features (P, B, M) of states (P, B, k)."""
         if states.device.type == "cpu":
             # One product per member: a batched product may split its work by P, and then P would change the last bits.
+            if len(states) == 1:
+                return self.of_member(0, states[0]).unsqueeze(0)
             return torch.stack([self.of_member(p, own) for p, own in enumerate(states)])
         return self._finish(states / self.bandwidth[:, None, None], self.frequency, self.phase[:, None, :])
 

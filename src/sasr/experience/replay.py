@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
 
 from sasr.experience.growing import GrowingModule
-from sasr.experience.spaces import state_dtype
+from sasr.experience.spaces import action_dtype, array_shape, state_dtype
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.randomness import MemberStreams
 
 _RINGS = ("obs", "action", "reward", "terminated", "truncated", "aside")
-_HEADROOM = 0.9  # share of the free memory a replay may take; networks, batches and the system need some
+HEADROOM = 0.9
+"""Share of the free memory that stored steps may take; networks, batches and the system need some."""
 
 
 class Replay(GrowingModule):
@@ -27,6 +27,7 @@ class Replay(GrowingModule):
     A step's next observation is the next step's observation, so each is stored once. Where the next step starts
     elsewhere (a new episode, or environments that were restarted), the observation it led to is kept aside.
 
+    >>> import gymnasium as gym
     >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
     >>> replay = Replay(Host(observation_space=box, action_space=box), capacity=100)
     >>> zeros, no = torch.zeros(1, 1, 3), torch.zeros(1, 1, dtype=torch.bool)
@@ -64,10 +65,10 @@ class Replay(GrowingModule):
         # One row more than are valid: the newest step's next observation is there before its own step is.
         self.rows = capacity // E + 1
         self.capacity = self.rows * E
-        obs_shape, action_shape = _shape(host.observation_space), _shape(host.action_space)
+        obs_shape, action_shape = array_shape(host.observation_space), array_shape(host.action_space)
         kinds: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "obs": (obs_shape, state_dtype(host.observation_space)),
-            "action": (action_shape, _action_dtype(host.action_space)),
+            "action": (action_shape, action_dtype(host.action_space)),
             "reward": ((), torch.float32),
             "terminated": ((), torch.bool),
             "truncated": ((), torch.bool),
@@ -269,16 +270,6 @@ class Replay(GrowingModule):
 # ---------------------------------------------------------------- small parts
 
 
-def _shape(space: gym.Space[Any]) -> tuple[int, ...]:
-    if space.shape is None:
-        raise TypeError(f"space {space} has no array shape to store; flatten it first, as sasr.tasks does")
-    return tuple(space.shape)
-
-
-def _action_dtype(space: gym.Space[Any]) -> torch.dtype:
-    return torch.float32 if isinstance(space, gym.spaces.Box) else torch.int64
-
-
 def free_bytes(device: torch.device) -> int:
     """Memory that can be allocated on a device now, without pushing anything out."""
     if device.type == "cuda":
@@ -299,9 +290,9 @@ def _check_memory(bytes_per_slot: int, slots: int, capacity: int, host: Host) ->
     """Raise if a replay of all members does not fit, before any of it is allocated."""
     # Observations kept aside are not in here: one an episode, and nobody knows yet how long episodes are.
     needed, free = bytes_per_slot * slots, free_bytes(host.device)
-    if needed <= _HEADROOM * free:
+    if needed <= HEADROOM * free:
         return
-    fits = int(_HEADROOM * free) // bytes_per_slot - host.envs
+    fits = int(HEADROOM * free) // bytes_per_slot - host.envs
     fix = f"capacity={fits} would fit, or" if fits >= host.envs else "no capacity would fit:"
     raise ValueError(
         f"capacity={capacity} for {host.members} members needs {needed / 2**30:,.1f} GiB of replay, but {host.device} "

@@ -1,6 +1,7 @@
 """Networks on a population axis and their optimiser: what agents and shapers that learn are made of."""
 
 from sasr.networks.adam import Adam
-from sasr.networks.layers import PopulationLinear, PopulationMLP
+from sasr.networks.convolution import PopulationCNN, PopulationConv
+from sasr.networks.layers import PopulationLinear, PopulationMLP, make_orthogonal
 
-__all__ = ["Adam", "PopulationLinear", "PopulationMLP"]
+__all__ = ["Adam", "PopulationCNN", "PopulationConv", "PopulationLinear", "PopulationMLP", "make_orthogonal"]

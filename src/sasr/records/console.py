@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -48,7 +47,7 @@ class ConsoleView:
         self.window = Window(self.seeds)
         self.evaluations: list[tuple[int, NDArray[np.float64], NDArray[np.float64]]] = []
         self.trail: list[float] = []  # training return at every so many steps, for its small curve
-        self.every = config.log_every
+        self.every = self.next_mark = config.log_every
         self.newest: dict[str, NDArray[np.float64]] = {}
         if self.steps:
             self._remember(read_metrics(self.folder, "episode", "evaluation"))
@@ -67,8 +66,8 @@ class ConsoleView:
 
     def turned(self, steps: int) -> None:
         """Draw anew now and then."""
-        if steps // self.every > self.steps // self.every:
-            self._leave_trail()
+        if steps >= self.next_mark:
+            self._leave_trail(steps)
         self.steps = steps
         now = time.monotonic()
         if now - self.drawn >= (_REDRAW if self.live else _PLAIN):
@@ -156,11 +155,9 @@ class ConsoleView:
             table.add_row("evaluation success", spread(success, share=True), "")
         means = self.window.means()
         for what, name, share in _TRAINING:
-            curve = self.trail if name == "ep_rew_mean" else []
-            table.add_row(
-                f"training {what}", spread(means[name], share=share), sparkline(curve, width=self._curve_width)
-            )
-        for name, values in self.newest.items():
+            bars = sparkline(self.trail, width=self._curve_width) if name == "ep_rew_mean" else ""
+            table.add_row(f"training {what}", spread(means[name], share=share), bars)
+        for name, values in sorted(self.newest.items()):
             table.add_row(Text(name, style="dim"), spread(values), "")
         return table
 
@@ -186,11 +183,9 @@ class ConsoleView:
         return [*pace, f"{clock((self.total - self.steps) / rate)} left" if before >= self.burn_in else "burn-in"]
 
     def _remember(self, events: list[Event]) -> None:
-        mark = self.every
         for event in events:
-            while event["step"] > mark:
-                self._leave_trail()
-                mark += self.every
+            if event["step"] >= self.next_mark:
+                self._leave_trail(event["step"])
             self.window.add_past([event])
             if event["kind"] == "evaluation":
                 if not self.evaluations or self.evaluations[-1][0] != event["step"]:
@@ -200,14 +195,13 @@ class ConsoleView:
                 returns[event["member"]] = np.nan if event["return_mean"] is None else event["return_mean"]
                 success[event["member"]] = event["success_rate"]
 
-    def _leave_trail(self) -> None:
+    def _leave_trail(self, steps: int) -> None:
+        self.next_mark = (steps // self.every + 1) * self.every
         self.trail.append(mean_and_error(self.window.means()["ep_rew_mean"])[0])
 
     def _say(self, text: str) -> None:
         # Whole lines, also where a file or a log takes them: rich would break them at 80 columns.
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
-        if not self.console.is_terminal:
-            sys.stdout.flush()
 
 
 _TRAINING = (("return", "ep_rew_mean", False), ("success", "success_rate", True), ("length", "ep_len_mean", False))

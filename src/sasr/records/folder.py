@@ -20,6 +20,7 @@ from gymnasium import spaces
 
 from sasr.records.spaces import space_from_json, space_to_json
 from sasr.training.config import TrainConfig
+from sasr.training.trainer import CHECKPOINTS
 
 FORMAT = 1
 """Raised when a new version writes something that an older one would misread."""
@@ -98,7 +99,7 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         """Where checkpoints are."""
-        return self.path / "checkpoints"
+        return self.path / CHECKPOINTS
 
 
 def check_free(path: Path) -> None:

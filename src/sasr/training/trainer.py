@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -28,6 +29,7 @@ from sasr.training.evaluate import Evaluation, evaluate
 from sasr.training.learner import Learner
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
+from sasr.training.on_policy import OnPolicy, with_value_heads
 
 CHECKPOINTS = "checkpoints"
 """The folder of checkpoints in a run's folder."""
@@ -253,6 +255,7 @@ class Trainer:
         return found is not None
 
     def _go_back_to(self, found: checkpoint.Checkpoint) -> None:
+        _check_same_run(self.config.to_json(), found)
         parts = {name: found.read(name) for name in found.parts}
         loop, environments = _arrays(parts.pop("loop")), _arrays(parts.pop("environments"))
         self.learner.load(parts)
@@ -292,12 +295,21 @@ def make_learner(
     _, kind = agent_named(config.agent, population.action_space)
     asked = config.truncation_is_terminal
     wish = getattr(getattr(shaper, "config", None), "truncation_is_terminal", False)
+    terminal = wish if asked is None else asked
+    if kind.on_policy:
+        agent = kind.make(host, with_value_heads(config.agent_config or kind.config(), shaper))
+        if config.steps <= agent.steps_per_rollout:
+            raise ValueError(
+                f"steps={config.steps} ends before anything is learned from a first rollout of "
+                f"{agent.steps_per_rollout}; train for longer, or set a shorter rollout"
+            )
+        return OnPolicy(host, agent, shaper=shaper, truncation_is_terminal=terminal, accelerate=config.accelerate)
     return OffPolicy(
         host,
         kind.make(host, config.agent_config),
         shaper=shaper,
         capacity=config.steps_kept,
-        truncation_is_terminal=wish if asked is None else asked,
+        truncation_is_terminal=terminal,
         accelerate=config.accelerate,
     )
 
@@ -308,6 +320,13 @@ def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
 
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def _check_same_run(config: Mapping[str, Any], found: checkpoint.Checkpoint) -> None:
+    for name in ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config"):
+        own, saved = json.loads(json.dumps(config[name])), found.facts["config"].get(name)
+        if own != saved:
+            raise ValueError(f"{name} is {own}, but {found.path} is of a run with {saved}; go on with its own settings")
 
 
 def _passed(before: int, now: int, period: int) -> bool:
