@@ -118,7 +118,7 @@ def test_a_shaper_without_a_way_to_drop_episodes_is_told_that_they_were_cut(tmp_
     with Trainer(config, folder=tmp_path) as trainer:
         trainer.learner.shaper.drop_episodes = None
         assert trainer.resume()
-        assert trainer.learner.unobserved.truncated.all()
+        assert trainer.learner.onlooker.unseen.truncated.all()
         assert not trainer.learner.replay.truncated[:, trainer.learner.replay.cursor - 1].all()
 
 

@@ -16,6 +16,7 @@ from sasr.experience.transition import Host, Transition
 from sasr.shaping.protocol import RewardShaper
 from sasr.training.accelerate import Captured, Mode, can_compile, compile_parts, fast_products, generators_of, resolve
 from sasr.training.learner import Saved
+from sasr.training.onlooker import Onlooker
 
 
 class OffPolicy:
@@ -52,7 +53,8 @@ class OffPolicy:
         self.replay = Replay(host, capacity=capacity, truncation_is_terminal=truncation_is_terminal)
         if shaper is not None:
             shaper.bind(dataclasses.replace(host, replay=self.replay))
-        self.unobserved: Transition | None = None
+        self.onlooker = Onlooker(shaper)
+        self.waiting: Transition | None = None
         self._accelerate(resolve(accelerate, host.device))
 
     def _accelerate(self, mode: Mode) -> None:
@@ -82,20 +84,16 @@ class OffPolicy:
         return self.agent.act(obs.to(self.device), deterministic=True).cpu()
 
     def learn(self, updates: int) -> Mapping[str, Tensor]:
-        """Run updates, then show the shaper the step that was stored last: both fit in while environments step."""
+        """Store the newest step, run updates, show the shaper that step: all of it while the environments step."""
+        self._take_in()
         figures: dict[str, Tensor] = {}
         for _ in range(updates if len(self.replay) >= self.agent.config.batch_size else 0):
             kind = self.agent.next_kind()
             # Observations kept aside move when their store grows; a graph that reads them is captured anew.
             key = (kind, self.replay.finals.data_ptr())
             figures |= self._update(key, given=(kind,)) if self.captures_updates else self.update(kind)
-        self._show()
+        self.onlooker.show()
         return figures
-
-    def _show(self) -> None:
-        if self.shaper is not None and self.unobserved is not None:
-            self.shaper.observe(self.unobserved)
-            self.unobserved = None
 
     def update(self, kind: int) -> dict[str, Tensor]:
         """One update, nothing but tensor work; figures to log, each (P,)."""
@@ -110,10 +108,18 @@ class OffPolicy:
         return figures
 
     def store(self, step: Transition) -> None:
-        """Put a step into the replay buffer; the shaper sees it in the next `learn`."""
+        """Take a step; it goes into the replay buffer in the next `learn`, when the environments are busy again."""
+        self._take_in()
+        self.waiting = step
+
+    def _take_in(self) -> None:
+        if self.waiting is None:
+            return
         if self.shaper is not None:
             self.shaper.release(self.replay.next_released())
-        self.unobserved = self.replay.add(step, write=self._write_captured if self.mode == "graph" else None)
+        write = self._write_captured if self.mode == "graph" else None
+        self.onlooker.hold(self.replay.add(self.waiting, write=write))
+        self.waiting = None
 
     def _write_captured(self, *arrived: Tensor) -> None:
         self._write("write", *arrived)
@@ -122,11 +128,8 @@ class OffPolicy:
 
     def save(self, *, replay: bool = True) -> Saved:
         """State of agent, shaper and replay, and the step that the shaper has not seen yet."""
-        saved = {"agent": dict(self.agent.state_dict())}
-        if self.shaper is not None:
-            saved["shaper"] = dict(self.shaper.state_dict())
-            step = self.unobserved._asdict() if self.unobserved else {}
-            saved["unobserved"] = {name: value for name, value in step.items() if value is not None}
+        self._take_in()
+        saved = {"agent": dict(self.agent.state_dict()), **self.onlooker.save()}
         if replay:
             saved["replay"] = dict(self.replay.state_dict())
         return saved
@@ -137,33 +140,17 @@ class OffPolicy:
         for name, part in own.items():
             if name in saved and isinstance(part, CheckedModule):
                 check_state(part, saved[name])
+        self.waiting = None
         self.agent.load_state_dict(saved["agent"])
-        if self.shaper is not None:
-            self.shaper.load_state_dict(saved["shaper"])
-            self.unobserved = Transition(**saved["unobserved"]) if saved["unobserved"] else None
+        self.onlooker.load(saved)
         if "replay" in saved:
             self.replay.load_state_dict(saved["replay"])
         else:
-            self._lose_replay()
+            self.onlooker.lose_replay()
         for captured in (self._act, self._write, self._update):
             captured.forget()
 
-    def _lose_replay(self) -> None:
-        """A shaper that marks slots has marks on steps that are gone."""
-        lose = getattr(self.shaper, "lose_replay", None)
-        if lose is not None:
-            self._show()  # the slot of that step is gone too
-            lose()
-
     def cut(self, broken: Tensor) -> None:
-        """Episodes (P, E) ended without an end: the shaper must not take what follows for more of the same."""
-        if self.unobserved is None or not broken.any():
-            return
-        # Told by the step that it has not seen yet: seen now, it would come before updates that it should follow.
-        step, drop = self.unobserved, getattr(self.shaper, "drop_episodes", None)
-        if drop is not None:
-            drop(broken)
-            valid = torch.ones_like(broken) if step.valid is None else step.valid
-            self.unobserved = step._replace(valid=valid & ~broken)
-        else:
-            self.unobserved = step._replace(truncated=step.truncated | broken)
+        """Episodes (P, E) under way ended without an end; the next steps there begin new ones."""
+        self._take_in()
+        self.onlooker.cut(broken)

@@ -15,6 +15,7 @@ from sasr.experience.transition import Batch, Host, Transition
 from sasr.shaping.protocol import RewardShaper
 from sasr.training.accelerate import Captured, Mode, can_compile, compile_parts, fast_products, generators_of, resolve
 from sasr.training.learner import Saved
+from sasr.training.onlooker import Onlooker
 
 
 class Acted(NamedTuple):
@@ -68,7 +69,7 @@ class OnPolicy:
         self.order = torch.zeros(order, dtype=torch.int64, device=host.device)
         self.turn = torch.zeros(1, dtype=torch.int64, device=host.device)
         self.acted: Acted | None = None
-        self.unobserved: Transition | None = None
+        self.onlooker = Onlooker(shaper)
         self._accelerate(resolve(accelerate, host.device))
 
     def _accelerate(self, mode: Mode) -> None:
@@ -109,9 +110,7 @@ class OnPolicy:
 
         How many updates that takes is the agent's to say, whatever `updates` is.
         """
-        if self.shaper is not None and self.unobserved is not None:
-            self.shaper.observe(self.unobserved)
-            self.unobserved = None
+        self.onlooker.show()
         if not self.rollouts.full or self.acted is None:
             return {}
         figures = self.prepare(self.acted.obs.to(self.device))
@@ -177,7 +176,8 @@ class OnPolicy:
         own = step._replace(action=self.acted.action)
         write = self._write_captured if self.mode == "graph" else None
         self.rollouts.add(own, log_prob=self.acted.log_prob, write=write)
-        self.unobserved, self.acted = step, None
+        self.onlooker.hold(step)
+        self.acted = None
 
     def _write_captured(self, *arrived: Tensor) -> None:
         self._write("write", *arrived)
@@ -186,11 +186,7 @@ class OnPolicy:
 
     def save(self, *, replay: bool = True) -> Saved:
         """State of agent, shaper and rollouts, and the step that the shaper has not seen yet."""
-        saved = {"agent": dict(self.agent.state_dict())}
-        if self.shaper is not None:
-            saved["shaper"] = dict(self.shaper.state_dict())
-            step = self.unobserved._asdict() if self.unobserved else {}
-            saved["unobserved"] = {name: value for name, value in step.items() if value is not None}
+        saved = {"agent": dict(self.agent.state_dict()), **self.onlooker.save()}
         if replay:
             saved["replay"] = dict(self.rollouts.state_dict())
         return saved
@@ -198,9 +194,7 @@ class OnPolicy:
     def load(self, saved: Saved) -> None:
         """Go on from a saved state; without saved steps, a new rollout begins."""
         self.agent.load_state_dict(saved["agent"])
-        if self.shaper is not None:
-            self.shaper.load_state_dict(saved["shaper"])
-            self.unobserved = Transition(**saved["unobserved"]) if saved["unobserved"] else None
+        self.onlooker.load(saved)
         self.acted = None
         self.turn.zero_()
         self.rollouts.clear()
@@ -208,6 +202,10 @@ class OnPolicy:
             self.rollouts.load_state_dict(saved["replay"])
         for captured in (self._act, self._write, self._update):
             captured.forget()
+
+    def cut(self, broken: Tensor) -> None:
+        """Episodes (P, E) under way ended without an end; a rollout sees that by where the next steps begin."""
+        self.onlooker.cut(broken)
 
 
 def with_value_heads(config: PpoConfig, shaper: RewardShaper | None) -> PpoConfig:
