@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sasr
+from sasr.agents import SacConfig
 from sasr.report.collect import collect
 from sasr.report.runs import from_run, method_name, read_maps
 from sasr.report.store import write_result
@@ -25,6 +27,36 @@ def test_a_run_becomes_a_result(tmp_path: Path) -> None:
     assert found.wall_seconds == 30.0
     assert found.gaps == ("seeds 4, 7 without a final evaluation: the last point of the curve is taken",)
     assert found.seeds[0].score == 7.0
+
+
+def test_a_real_run_is_understood(tmp_path: Path) -> None:
+    run = sasr.train(
+        "SASR/MountainCar-v0",
+        agent=SacConfig(hidden=(8, 8), burn_in=100, batch_size=16),
+        seeds=(3, 5),
+        steps=300,
+        eval_every=100,
+        eval_episodes=1,
+        out=tmp_path / "run",
+        progress=False,
+        events=False,
+        workers=0,
+    )
+    found = collect(tmp_path)
+    (result,) = found.results
+    told = run.evaluation()
+    assert (result.task, result.method, result.planned) == ("MountainCar", "sasr", (3, 5))
+    assert result.seeds[1].steps == tuple(told.steps.tolist())
+    assert result.seeds[1].returns == pytest.approx(told.returns[1])
+    assert result.gaps == ("seeds 3, 5 without a final evaluation: the last point of the curve is taken",)
+    assert result.wall_seconds > 0.0
+    assert result.command
+    assert found.maps[0].rate.shape[1] == 2
+
+
+def test_names_of_tasks_are_short_for_our_own_alone(tmp_path: Path) -> None:
+    assert from_run(make_run(tmp_path / "a", task="SASR/AntStandPaper-v0")).task == "AntStandPaper"
+    assert from_run(make_run(tmp_path / "b", task="CartPole-v0")).task == "CartPole-v0"
 
 
 def test_a_final_evaluation_is_taken_from_eval_json(tmp_path: Path) -> None:

@@ -443,13 +443,13 @@ def test_a_run_in_which_nothing_happened_is_shown_as_such(tmp_path: Path, visit:
 def test_the_grid_of_table_1_works_like_a_small_one(table_1_page: Path, visit: Visits) -> None:
     page = visit(table_1_page)
     assert len(names(page, "measure")) == 14
-    assert len(traces(page, "MountainCar")) == 11
+    assert len(traces(page, "Task N")) == 11
     page.get_by_label("every seed").check()
     page.get_by_label("Up").select_option("success")
-    page.locator("#methods").get_by_label("ppo").uncheck()
+    page.locator("#methods").get_by_label("method 11").uncheck()
     settled(page)
-    assert len(traces(page, "MountainCar")) == 10
-    assert len(traces(page, "AntStand")) == 10
-    page.locator("#table-measure thead").get_by_role("button", name="sac").click()
+    assert len(traces(page, "Task N")) == 10
+    assert len(traces(page, "Task A")) == 10
+    page.locator("#table-measure thead").get_by_role("button", name="method 9").click()
     values = [float(text.split(" ")[0]) for text in column(page, "measure", 10)]
     assert values == sorted(values, reverse=True)

@@ -48,7 +48,7 @@ def from_run(folder: str | Path) -> Result:
     seeds = [_seed(seed, events, of, taken, final.get(seed, {})) for seed in planned]
     clocks = [float(event["seconds"]) for event in events if event["kind"] == "clock" and event.get("seconds")]
     return Result(
-        task=str(config["task"]).removeprefix("SASR/").removesuffix("-v0"),
+        task=_short(str(config["task"])),
         method=method_name(config),
         commit=str(facts.get("commit") or "")[:10],
         command=str(facts.get("command") or ""),
@@ -98,6 +98,11 @@ def read_maps(folder: Path) -> Maps | None:
 def videos(folder: Path) -> list[Path]:
     """Films of a run, by name."""
     return sorted(path for path in folder.rglob("*") if path.suffix in VIDEOS)
+
+
+def _short(task: str) -> str:
+    """Our own tasks by the names that the catalogue lists."""
+    return task[len("SASR/") :].removesuffix("-v0") if task.startswith("SASR/") else task
 
 
 def _facts(place: Path) -> dict[str, Any]:
