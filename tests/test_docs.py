@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.commands import run
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -53,21 +53,15 @@ def test_the_report_pages_example_runs() -> None:
     assert names["low"] <= names["value"] <= names["high"]
 
 
-def help_of(command: str) -> str:
-    """All flags of a command."""
-    code = f"import sys; sys.argv = ['sasr', {command!r}, '--help']; from sasr.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-
-
 @pytest.mark.parametrize(
     "page", ["README.md", "docs/training.md", "docs/report.md", "docs/doctor.md", "docs/tasks.md", "Makefile"]
 )
-def test_every_command_and_flag_named_on_a_page_exists(page: str) -> None:
+def test_every_command_and_flag_named_on_a_page_exists(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / page).read_text().replace("\\\n", " ")
     known: dict[str, str] = {}
     for line in re.findall(r"sasr ((?:train|resume|eval|report|settings|doctor|tasks)\b[^\n`#]*)", text):
         command, *words = line.split()
-        known.setdefault(command, help_of(command))
+        known[command] = known.get(command) or run(capsys, command, "--help")[1]
         for word in words:
             if word.startswith("--"):
                 assert re.search(rf"{word}\b", known[command]), f"{page}: sasr {command} has no {word}"

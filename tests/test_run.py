@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ import sasr
 from sasr import SASR, Batch, Host, Transition
 from sasr import run as runs
 from sasr.agents import SacConfig
+from sasr.agents.registry import AGENTS
 from sasr.records.many import Many
 from sasr.training import Trainer
 
@@ -175,6 +177,28 @@ def test_a_shaper_of_the_users_own_trains_and_is_asked_for_again(tmp_path: Path)
     assert sasr.resume(run, shaper=again, progress=False, events=False).finished
     assert again.steps == 119  # the last step is seen when the next begins
     assert [event["shaping/bonus_mean"] for event in run.metrics("figures")] == [0.5] * 5
+
+
+@pytest.mark.parametrize("name", list(AGENTS))
+def test_every_agent_trains_and_acts_from_its_folder_as_it_did(name: str, tmp_path: Path) -> None:
+    wanted = {"hidden": (8, 8), "burn_in": 20, "batch_size": 16, "rollout": 32, "epochs": 1, "minibatches": 2}
+    kind = AGENTS[name].config
+    config = kind(**{own: wanted[own] for own in wanted if own in {field.name for field in dataclasses.fields(kind)}})
+    task = "CartPole-v1" if "discrete" in name else "Pendulum-v1"
+    run = sasr.train(
+        task, agent=config, seeds=2, steps=80, eval_every=0, workers=0, progress=False, out=tmp_path / name
+    )
+    assert run.config.agent == name
+    with Trainer(run.config, folder=run.folder) as trainer:
+        assert trainer.resume()
+        width = trainer.population.observation_space.shape[0]
+        obs = torch.randn(2, 5, width, generator=torch.Generator().manual_seed(0))
+        best = trainer.learner.act_best(obs)
+    policy = sasr.load(run)
+    for member in range(2):
+        action, _ = policy.predict(obs[member].numpy(), member=member)
+        np.testing.assert_array_equal(action, best[member].numpy())
+        assert policy.action_space.contains(action[0])
 
 
 @pytest.mark.parametrize(

@@ -150,9 +150,10 @@ def start(
     with Trainer(config, folder=path, recorder=recorder, shaper=shaper) as trainer:
         # The agent's own, because some settings are decided only beside the shaper, such as PPO's value heads.
         agent_config = getattr(getattr(trainer.learner, "agent", None), "config", config.agent_config)
+        trainer.config = dataclasses.replace(config, agent_config=agent_config)
         folder = RunFolder.create(
             path,
-            dataclasses.replace(config, agent_config=agent_config),
+            trainer.config,
             observation_space=trainer.population.observation_space,
             action_space=trainer.population.action_space,
             device=trainer.device,

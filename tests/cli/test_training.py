@@ -180,11 +180,8 @@ def test_a_film_is_asked_for_before_the_episodes_are_played(
     assert 'pip install "sasr[video]"' in output
 
 
-def test_every_setting_of_a_run_has_a_flag() -> None:
-    help_text = subprocess.run(
-        [sys.executable, "-m", "sasr", "train", "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    flags = set(re.findall(r"--[a-z-]+", help_text))
+def test_every_setting_of_a_run_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = set(re.findall(r"--[a-z-]+", run(capsys, "train", "--help")[1]))
     own = {"agent_config", "shaper_config", "task"}  # --set, and the word without a flag
     for field in dataclasses.fields(TrainConfig):
         assert field.name in own or f"--{field.name.replace('_', '-')}" in flags

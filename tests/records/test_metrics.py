@@ -91,7 +91,7 @@ def test_going_on_cuts_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     file.close(2)
     again = opened(tmp_path, saved=saved, steps=1)
     again.notice(2, "anew")
-    assert [event.get("text") for event in read_metrics(tmp_path)] == ["before", "anew"]
+    assert [event.get("text") for event in read_metrics(tmp_path)] == ["before", "resumed", "anew"]
     assert again.seconds >= saved["seconds"]
 
 

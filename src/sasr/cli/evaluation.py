@@ -53,12 +53,12 @@ def evaluate_run(
             workers=workers,
             progress=lambda ended: progress.update(bar, completed=ended),
         )
-    table = Table(title=f"{run} at step {policy.steps:,}, {episodes} episodes a seed", title_justify="left")
-    table.box = box.SIMPLE
+    console.print(f"{run} at step {policy.steps:,}, {episodes} episodes a seed", highlight=False, soft_wrap=True)
+    table = Table(box=box.SIMPLE)
     for column in ("", "return", "length", "success rate"):
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
     for row in judge.rows(policy, result):
-        table.add_row(row.name, *(_with_error(*own) for own in (row.ret, row.length, row.success)))
+        table.add_row(row.name, _with_error(*row.ret), _with_error(*row.length), _with_error(*row.success, share=True))
     console.print(table)
     kept = [judge.write_judgement(policy, result, seed=seed, deterministic=deterministic)]
     if video:
@@ -68,5 +68,6 @@ def evaluate_run(
         console.print(str(path), highlight=False, soft_wrap=True)
 
 
-def _with_error(mean: float, error: float) -> str:
-    return number(mean) + ("" if math.isnan(error) else f" ± {number(error)}")
+def _with_error(mean: float, error: float, *, share: bool = False) -> str:
+    write = "{:.0%}".format if share else number
+    return write(mean) + ("" if math.isnan(error) else f" ± {write(error)}")

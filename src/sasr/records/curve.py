@@ -46,7 +46,11 @@ def evaluation_curve(events: list[Event], members: int) -> Curve:
 
 
 def training_curve(events: list[Event], members: int, end: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Training returns averaged within equal parts of the run: middles (K,), means (P, K), NaN where none ended."""
+    """Training returns averaged within equal parts of the run: middles (K,), means (P, K).
+
+    Where no episode of a member ended it has the value before, NaN at first: a mean over members must not jump because
+    another one happens to be between two episodes.
+    """
     edges = np.linspace(0, end, _POINTS + 1)
     sums, counts = np.zeros((members, _POINTS)), np.zeros((members, _POINTS))
     for event in events:
@@ -54,8 +58,10 @@ def training_curve(events: list[Event], members: int, end: int) -> tuple[NDArray
             k = min(int(event["step"] * _POINTS / max(end, 1)), _POINTS - 1)
             sums[event["member"], k] += event["return"]
             counts[event["member"], k] += 1
+    newest = np.maximum.accumulate(np.where(counts > 0, np.arange(_POINTS), 0), axis=1)
     with np.errstate(invalid="ignore"):
-        return (edges[1:] + edges[:-1]) / 2, sums / counts
+        means = np.take_along_axis(sums / counts, newest, axis=1)
+    return (edges[1:] + edges[:-1]) / 2, means
 
 
 def draw_curve(run: Path, *, title: str, members: int) -> Path | None:

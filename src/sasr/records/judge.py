@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
 from sasr.randomness import stream_seed
@@ -122,6 +125,8 @@ def film(policy: Policy, *, member: int, seed: int = 0, deterministic: bool = Tr
 
     config = policy.folder.config
     path = policy.folder.path / f"video-seed-{policy.seeds[member]}.mp4"
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory; it would look for a screen
     env = make(config.task, render_mode="rgb_array")
     try:
         fps = env.metadata.get("render_fps") or 30
@@ -136,6 +141,10 @@ def film(policy: Policy, *, member: int, seed: int = 0, deterministic: bool = Tr
                 obs, _, terminated, truncated, _ = env.step(action)
                 done = terminated or truncated
             writer.append_data(_even(env.render()))
+    except DependencyNotInstalled as error:
+        raise ImportError(
+            f'{config.task} is drawn by a package that is missing ({error}): pip install "sasr[all]"'
+        ) from None
     finally:
         env.close()
     return path

@@ -68,6 +68,8 @@ class MetricsFile:
         self._file.truncate(self.bytes)
         self._start = time.monotonic()
         self._push()  # notices that came before
+        if trainer.loop.steps:
+            self.notice(trainer.loop.steps, "resumed")
 
     def turned(self, steps: int) -> None:
         """Tell the time now and then."""
