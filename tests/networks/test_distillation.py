@@ -14,7 +14,7 @@ def network(seeds: tuple[int, ...], *, picture: tuple[int, int] | None = None, b
 
 
 def test_weights_are_orthogonal_with_gain_root_two() -> None:
-    for layer in network((0, 1)).layers:
+    for layer in network((0, 1)).dense.layers:
         for weight in layer.weight:
             gram = weight @ weight.T if weight.shape[0] <= weight.shape[1] else weight.T @ weight
             torch.testing.assert_close(gram, 2.0 * torch.eye(len(gram)), rtol=0, atol=1e-5)

@@ -2,6 +2,6 @@
 
 from sasr.networks.adam import Adam
 from sasr.networks.convolution import PopulationCNN, PopulationConv
-from sasr.networks.layers import PopulationLinear, PopulationMLP
+from sasr.networks.layers import PopulationLinear, PopulationMLP, make_orthogonal
 
-__all__ = ["Adam", "PopulationCNN", "PopulationConv", "PopulationLinear", "PopulationMLP"]
+__all__ = ["Adam", "PopulationCNN", "PopulationConv", "PopulationLinear", "PopulationMLP", "make_orthogonal"]

@@ -12,7 +12,7 @@ from torch import Tensor
 from sasr.evidence.moments import ReturnSpread, RunningMoments
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.distillation import Activation, RandomNetwork
+from sasr.networks.distillation import RandomNetwork
 from sasr.randomness import MemberStreams
 from sasr.shaping.novelty import NoveltyShaper, check_weight, spread
 from sasr.shaping.options import settings_of
@@ -38,8 +38,8 @@ class DrndConfig:
     """Widths of the targets' hidden layers; the predictor has the last one twice. Pictures have convolutions before."""
     outputs: int | None = None
     """Numbers that a random network makes of a state; None is 64, and 512 for pictures."""
-    activation: Activation = "leaky_relu"
-    """Between the layers: leaky_relu or tanh."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Between the layers: relu or tanh."""
     bias: float = 1.0
     """Size of the hidden layers' first biases over that of their inputs; 0, as published, sees directions only."""
     learning_rate: float = 3e-4
@@ -131,7 +131,7 @@ class DRND(NoveltyShaper):
         """What the predictor (P, B, D) and the targets (N, P, B, D) say of states (P, B, width)."""
         x = self.moments.standardise(states, self.config.clip)
         N = self.config.targets
-        return self.predictor(x), self.target(x.repeat(N, 1, 1)).unflatten(0, (N, len(x)))
+        return self.predictor(x), self.target(x).unflatten(0, (N, len(x)))
 
     def terms(self, states: Tensor) -> Terms:
         """The parts of the bonus for states (P, B, width)."""

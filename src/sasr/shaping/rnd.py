@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from sasr.errors import unknown_name
 from sasr.evidence.moments import ReturnSpread, RunningMoments, TransposedSpread
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.distillation import Activation, RandomNetwork
+from sasr.networks.distillation import RandomNetwork
+from sasr.networks.layers import ACTIVATIONS
 from sasr.randomness import MemberStreams
 from sasr.shaping.novelty import NoveltyShaper, check_positive, check_weight, spread
 from sasr.shaping.options import settings_of
@@ -30,8 +32,8 @@ class RndConfig:
     """Widths of the hidden layers of both networks; pictures have convolutions before them."""
     outputs: int | None = None
     """Numbers that the random network makes of a state; None is 64, and 512 for pictures."""
-    activation: Activation = "leaky_relu"
-    """Between the layers: leaky_relu or tanh."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Between the layers: relu or tanh."""
     bias: float = 1.0
     """Size of the hidden layers' first biases over that of their inputs; 0, as published, sees directions only."""
     learning_rate: float = 3e-4
@@ -64,8 +66,8 @@ def check_distillation(config: Any) -> None:
         raise ValueError(f"hidden={config.hidden} has a layer without units; the default is (256, 256)")
     if config.outputs is not None and config.outputs < 1:
         raise ValueError(f"outputs={config.outputs} must be at least 1; with 64 errors seldom vanish by chance")
-    if config.activation not in ("leaky_relu", "tanh"):
-        raise ValueError(f"activation={config.activation!r} must be 'leaky_relu' or 'tanh'")
+    if config.activation not in ACTIVATIONS:
+        raise unknown_name("activation", config.activation, ACTIVATIONS)
     if not config.bias >= 0.0:
         raise ValueError(f"bias={config.bias} must not be negative; 0 starts without biases, as published")
     if not 0.0 < config.trained_share <= 1.0:

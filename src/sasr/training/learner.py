@@ -39,6 +39,10 @@ class Learner(Protocol):
         """Take in what happened; called once per step of all environments."""
         ...
 
+    def cut(self, broken: Tensor) -> None:
+        """Episodes (P, E) under way ended without an end; the next steps there begin new ones."""
+        ...
+
     def save(self, *, replay: bool = True) -> Saved:
         """Everything needed to go on bit for bit; `replay=False` leaves the stored steps out."""
         ...
@@ -46,3 +50,9 @@ class Learner(Protocol):
     def load(self, saved: Saved) -> None:
         """Go on from a saved state; refused before anything changes if it does not fit."""
         ...
+
+
+def share_of_bonus(reward: Tensor, bonus: Tensor) -> Tensor:
+    """How much of what a batch pays is bonus, by size, (P,): 1 where the environment pays nothing."""
+    size = bonus.abs().sum(1)
+    return size / (size + reward.abs().sum(1)).clamp(min=1e-12)
