@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sasr.evidence.moments import ReturnSpread, RunningMoments, TransposedSpread
+from sasr.evidence.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
 
 CPU = torch.device("cpu")
 
@@ -80,13 +80,13 @@ def test_a_discount_of_zero_gives_the_deviation_of_the_reward_itself() -> None:
     assert spread().item() == pytest.approx(float(rewards.std(correction=0)), rel=1e-2)
 
 
-def test_a_short_memory_follows_a_reward_that_has_shrunk() -> None:
-    long, short = (ReturnSpread(1, 4, discount=0.5, memory=memory, device=CPU) for memory in (None, 100))
-    for t in range(400):
-        reward = torch.rand(1, 4) * (100.0 if t < 20 else 1.0)
-        for spread in (long, short):
-            spread.advance(reward, yes(reward))
-    assert short().item() < 1.0 < 5.0 < long().item()
+def test_a_recent_sum_is_the_mean_over_the_horizon_and_follows_a_reward_that_shrinks() -> None:
+    recent = RecentSum(2, discount=0.9, device=CPU)
+    recent.follow(torch.tensor([[1.0, 3.0], [0.0, 0.0]]))
+    assert recent()[:, 0].tolist() == pytest.approx([20.0, 0.0], abs=1e-5)
+    for _ in range(1500):
+        recent.follow(torch.full((2, 5), 1e-4))
+    assert recent()[:, 0].tolist() == pytest.approx([1e-3, 1e-3], rel=0.05)
 
 
 @pytest.mark.parametrize("envs", [1, 3])

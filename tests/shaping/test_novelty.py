@@ -33,7 +33,8 @@ def test_it_keeps_the_protocols_promises(kind: str) -> None:
 
 def test_it_keeps_them_under_other_settings_too() -> None:
     check_shaper(RND(config=RELEASED, rollout=16))
-    check_shaper(KINDS["drnd"](compat=True, root="mean", targets=2))
+    check_shaper(KINDS["rnd"](normaliser="return"))
+    check_shaper(KINDS["drnd"](compat=True, root="mean", targets=2, normaliser="return"))
     check_shaper(KINDS["explo"](standardise=False, offset=0.0))
 
 
@@ -185,7 +186,9 @@ def test_an_option_of_another_method_is_sent_there(make: Any, options: dict[str,
     [
         ("rnd", {"weight": float("nan")}, "weight=nan must be a finite number"),
         ("rnd", {"trained_share": 0.0}, r"trained_share=0.0 must be in \(0, 1\]"),
-        ("rnd", {"spread_discount": 1.0}, "spread_discount=1.0 must be"),
+        ("rnd", {"horizon_discount": 1.0}, "horizon_discount=1.0 must be"),
+        ("rnd", {"normaliser": "retrun"}, "did you mean 'return'"),
+        ("rnd", {"normaliser": "replay", "compat": True}, "drop one of them"),
         ("rnd", {"learning_rate": 0.0}, "learning_rate=0.0 must be above 0"),
         ("rnd", {"hidden": (8, 0)}, "a layer without units"),
         ("rnd", {"outputs": 0}, "outputs=0"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
 from sasr.networks.adam import Adam
@@ -25,16 +26,15 @@ def test_a_visited_cluster_is_paid_less_than_a_tenth_of_an_unvisited_one() -> No
     assert float(ratio) < 0.1
 
 
-def test_errors_from_before_the_first_update_do_not_count_in_the_spread() -> None:
-    shaper, visited, _ = ready()
-    step = make_step(visited[:, :1])
-    for _ in range(5):
-        shaper.observe(step)
-    assert shaper.scale.running.tolist() == [[0.0]]
-    assert not torch.equal(shaper.moments.mean, torch.zeros(1, 8, dtype=torch.float64))  # states do count
-    shaper.update(make_batch(visited))
-    shaper.observe(step)
-    assert float(shaper.scale.running) > 0.0
+def test_the_bonus_of_what_is_sampled_adds_up_to_the_weight_however_small_errors_get() -> None:
+    shaper, visited, _ = ready(weight=0.7, hidden=(16, 16))
+    batch = make_batch(visited[:, :32])
+    first = shaper.update(batch)["prediction_error"]
+    for _ in range(1500):
+        shaper.update(batch)
+    assert shaper.update(batch)["prediction_error"] < 0.01 * first
+    paid = shaper.shape(batch).mean() / (1.0 - 0.99)
+    assert float(paid) == pytest.approx(0.7, rel=0.5)
 
 
 def test_biases_make_what_is_far_away_stand_out_more() -> None:
@@ -77,7 +77,7 @@ def test_one_update_is_a_step_down_the_masked_error() -> None:
 
 
 def test_the_bonus_is_the_error_over_the_spread_and_fades_as_the_predictor_learns() -> None:
-    shaper, visited, _ = ready(weight=2.0)
+    shaper, visited, _ = ready(weight=2.0, normaliser="return")
     batch = make_batch(visited)
     shaper.update(batch)
     for t in range(100):

@@ -89,7 +89,7 @@ class NoveltyShaper(GrowingModule):
     # -------------------------------------------------------------- borders
 
     def states(self, obs: Tensor) -> Tensor:
-        """Observations (P, n, …) as float vectors (P, n, width): all of a vector, the newest grey frame of a picture."""
+        """Observations (P, n, …) as float vectors (P, n, width); of a picture the newest frame, in grey."""
         device = self.bound.device
         channels = self.axes[0] if self.axes else -1
         if channels == 0:
