@@ -117,7 +117,7 @@ class Trainer:
             config: Settings of the run.
             folder: Where checkpoints go; None writes none.
             recorder: Told what happens.
-            shaper: A shaper of the caller's own, where the settings say shaper="custom".
+            shaper: The shaper itself, where the caller has made it; needed where the settings say shaper="custom".
         """
         self.config, self.folder, self.recorder = config, folder, recorder or Silent()
         self.device = choose_device(config.device)
@@ -125,9 +125,9 @@ class Trainer:
         self._news: list[str] = []  # for the recorder, once the run goes on
         with ExitStack() as stack:
             self.population = stack.enter_context(
-                Population(config.task, seeds=config.seeds, environments=config.environments, workers=config.workers)
+                Population(config.task, seeds=config.seeds, environments=config.environments, workers=self._workers())
             )
-            self.shaper = shaper if config.shaper == CUSTOM else make_shaper(config)
+            self.shaper = make_shaper(config) if shaper is None else shaper
             self.learner = make_learner(config, self.population, self.shaper, self.device)
             if config.steps < self.learner.burn_in:
                 raise ValueError(
@@ -137,6 +137,12 @@ class Trainer:
             self.loop = Loop(self.population, self.learner)
             self._judges: Population | None = None
             self._stack = stack.pop_all()
+
+    def _workers(self) -> int | None:
+        # One environment steps in this process, unless an accelerator learns meanwhile.
+        alone = len(self.config.seeds) * self.config.environments == 1
+        overlaps = alone and self.device.type == "cuda" and self.config.workers is None
+        return 1 if overlaps else self.config.workers
 
     def close(self) -> None:
         """End the environments' processes."""
