@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from sasr.agents import PpoConfig
 from sasr.training import TrainConfig, Trainer
 from sasr.training.trainer import CHECKPOINTS
 
 from .runs import Everything, config_of, differences, run, shaped
 
+TINY_PPO = PpoConfig(hidden=(16, 16), rollout=28, minibatches=3, epochs=2, lr_decay=300)
 RUNS: dict[str, dict[str, Any]] = {
     "none": {"shaper": "none"},
     "auto": shaped("auto"),
@@ -21,11 +23,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "paper": shaped("paper", scaling="density"),
     "flags": shaped("auto", storage="flags", success_rule="segments", segment_steps=7),
     "exact": shaped("paper", estimator="exact", bandwidth="median"),
+    "ppo": {**shaped("auto"), "agent": "ppo", "agent_config": TINY_PPO},
 }
 
 
 @pytest.mark.parametrize(
-    ("name", "environments"), [*((name, 1 + k % 2) for k, name in enumerate(RUNS)), ("none", 2), ("authors", 2)]
+    ("name", "environments"),
+    [*((name, 1 + k % 2) for k, name in enumerate(RUNS)), ("none", 2), ("authors", 2), ("ppo", 2)],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, name, environments):
     config = config_of(environments=environments, **RUNS[name])
