@@ -9,21 +9,33 @@ from typing import Any
 import pytest
 import torch
 
-from sasr.agents import PpoConfig
+from sasr.agents.ppo import PpoConfig
+from sasr.agents.sac_discrete import SacDiscreteConfig
+from sasr.agents.td3 import Td3Config
 from sasr.training import TrainConfig, Trainer
 from sasr.training.trainer import CHECKPOINTS
 
 from .runs import Everything, config_of, differences, run, shaped
 
-TINY_PPO = PpoConfig(hidden=(16, 16), rollout=28, minibatches=3, epochs=2, lr_decay=300)
 RUNS: dict[str, dict[str, Any]] = {
     "none": {"shaper": "none"},
     "auto": shaped("auto"),
     "authors": shaped("authors"),
     "paper": shaped("paper", scaling="density"),
     "flags": shaped("auto", storage="flags", success_rule="segments", segment_steps=7),
+    "td3": {"agent": "td3", "agent_config": Td3Config(hidden=(8, 8), burn_in=30, batch_size=16), **shaped("auto")},
+    "discrete": {
+        "task": "CartPole-v1",
+        "agent": "sac_discrete",
+        "agent_config": SacDiscreteConfig(hidden=(8, 8), burn_in=30, batch_size=16),
+        **shaped("auto"),
+    },
+    "ppo": {
+        "agent": "ppo",
+        "agent_config": PpoConfig(rollout=28, minibatches=3, epochs=2, hidden=(8, 8), lr_decay=300),
+        **shaped("auto"),
+    },
     "exact": shaped("paper", estimator="exact", bandwidth="median"),
-    "ppo": {**shaped("auto"), "agent": "ppo", "agent_config": TINY_PPO},
 }
 
 

@@ -70,7 +70,6 @@ class OnPolicy:
         self.turn = torch.zeros(1, dtype=torch.int64, device=host.device)
         self.acted: Acted | None = None
         self.onlooker = Onlooker(shaper)
-        self.figures: dict[str, Tensor] = {}  # of the last lesson, by name; kept, as there is not one at every step
         self._accelerate(resolve(accelerate, host.device))
 
     def _accelerate(self, mode: Mode) -> None:
@@ -109,11 +108,11 @@ class OnPolicy:
     def learn(self, updates: int) -> Mapping[str, Tensor]:
         """Show the shaper the step that was stored last; then, if that filled the rollout, learn from all of it.
 
-        How many updates that takes is the agent's to say, whatever `updates` is. The figures are the last lesson's.
+        How many updates that takes is the agent's to say, whatever `updates` is.
         """
         self.onlooker.show()
         if not self.rollouts.full or self.acted is None:
-            return self.figures
+            return {}
         figures = self.prepare(self.acted.obs.to(self.device))
         for _ in range(self.agent.config.epochs):
             self.order.copy_(self.agent.draw_order())
@@ -121,9 +120,8 @@ class OnPolicy:
                 figures |= self._update("update") if self.captures_updates else self.update()
         self.rollouts.clear()
         self.agent.finish()
-        # Copies, as a shaper may give what it counts in and goes on counting; in an order that a saved state keeps.
-        self.figures = {name: figures[name].clone() for name in sorted(figures)}
-        return self.figures
+        # Copies: these stand until the next rollout, and a shaper may give what it counts in and goes on counting.
+        return {name: value.clone() for name, value in figures.items()}
 
     @torch.no_grad()
     def prepare(self, following: Tensor) -> dict[str, Tensor]:
@@ -192,7 +190,7 @@ class OnPolicy:
 
     def save(self, *, replay: bool = True) -> Saved:
         """State of agent, shaper and rollouts, and the step that the shaper has not seen yet."""
-        saved = {"agent": dict(self.agent.state_dict()), **self.onlooker.save(), "figures": dict(self.figures)}
+        saved = {"agent": dict(self.agent.state_dict()), **self.onlooker.save()}
         if replay:
             saved["replay"] = dict(self.rollouts.state_dict())
         return saved
@@ -201,7 +199,6 @@ class OnPolicy:
         """Go on from a saved state; without saved steps, a new rollout begins."""
         self.agent.load_state_dict(saved["agent"])
         self.onlooker.load(saved)
-        self.figures = {name: saved["figures"][name].to(self.device) for name in sorted(saved["figures"])}
         self.acted = None
         self.turn.zero_()
         self.rollouts.clear()
