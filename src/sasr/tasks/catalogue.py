@@ -30,6 +30,10 @@ class Variant:
     """What ends an episode before its limit, in words."""
     kwargs: dict[str, Any] = field(default_factory=dict)
     """Arguments of the entry point."""
+    steps: int = 1_000_000
+    """Environment steps of a run that was not told how many; the paper's, but for MountainCar."""
+    axes: tuple[str, ...] = ()
+    """Names of the observation's entries, for pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +159,8 @@ _CAR = Variant(
     observation=(2,),
     success="position ≥ 0.45; a step costs 0.001·a²",
     ends="success",
+    steps=40_000,
+    axes=("position", "velocity"),
 )
 
 TASKS: tuple[Task, ...] = (
