@@ -47,11 +47,19 @@ def test_the_training_pages_example_runs(tmp_path: Path, monkeypatch: pytest.Mon
     assert names["action"].shape == (1,)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/training.md", "docs/doctor.md", "docs/tasks.md", "Makefile"])
+def test_the_report_pages_example_runs() -> None:
+    names: dict[str, Any] = {}
+    exec(example("report.md"), names)
+    assert names["low"] <= names["value"] <= names["high"]
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/training.md", "docs/report.md", "docs/doctor.md", "docs/tasks.md", "Makefile"]
+)
 def test_every_command_and_flag_named_on_a_page_exists(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / page).read_text().replace("\\\n", " ")
     known: dict[str, str] = {}
-    for line in re.findall(r"sasr ((?:train|resume|eval|settings|doctor|tasks)\b[^\n`#]*)", text):
+    for line in re.findall(r"sasr ((?:train|resume|eval|report|settings|doctor|tasks)\b[^\n`#]*)", text):
         command, *words = line.split()
         known[command] = known.get(command) or run(capsys, command, "--help")[1]
         for word in words:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from sasr.agents import PpoConfig, SacConfig
-from sasr.training import TrainConfig, Trainer
+from sasr.training import TrainConfig, Trainer, off_policy
 from sasr.training.accelerate import Captured, Mode
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy
+
+from .runs import config_of, differences, run, shaped, state_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -38,7 +42,9 @@ def trained(mode: Mode, *, steps: int = 400, shaper: str = "sasr", seeds: tuple[
 
 
 @pytest.mark.parametrize("shaper", ["sasr", "none"])
-def test_captured_updates_equal_plain_ones(shaper: str) -> None:
+def test_captured_updates_equal_plain_ones(shaper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Not compiled as well: what a compiler rounds differently grows over so many steps of a chaotic system.
+    monkeypatch.setattr(off_policy, "can_compile", lambda device: False)
     plain, captured = trained("eager", shaper=shaper), trained("graph", shaper=shaper)
     assert captured._update.graphs  # or this test compares nothing
     for key, value in plain.agent.state_dict().items():
@@ -51,8 +57,9 @@ def test_a_captured_run_is_reproducible() -> None:
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
-def test_compiled_updates_equal_plain_ones() -> None:
-    plain, compiled = trained("eager", steps=160), trained("compile", steps=160)
+@pytest.mark.parametrize("mode", ["compile", "graph"])
+def test_compiled_updates_equal_plain_ones(mode: Mode) -> None:
+    plain, compiled = trained("eager", steps=160), trained(mode, steps=160)
     for key, value in plain.agent.state_dict().items():
         torch.testing.assert_close(compiled.agent.state_dict()[key], value, rtol=1e-3, atol=1e-4, msg=key)
 
@@ -106,3 +113,15 @@ def test_captured_updates_of_ppo_equal_plain_ones(task: str, shaper: str) -> Non
 def test_a_captured_run_of_ppo_is_reproducible() -> None:
     one, two = ppo_trained("graph").agent.state_dict(), ppo_trained("graph").agent.state_dict()
     assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_a_run_on_cuda_goes_on_from_its_checkpoint(tmp_path: Path, mode: Mode) -> None:
+    config = config_of(device="cuda", accelerate=mode, steps=300, **shaped("auto"))
+    _, stopped = run(config, tmp_path, stop_at=150)
+    with Trainer(config, folder=tmp_path) as trainer:
+        assert trainer.resume()
+        assert differences(state_of(trainer), stopped.state) == []
+        trainer.run()
+        assert trainer.finished
+        assert all(torch.isfinite(own).all() for own in trainer.learner.agent.state_dict().values())

@@ -10,6 +10,7 @@ from tyro.extras import SubcommandApp
 
 from sasr.cli.doctor import doctor, tasks
 from sasr.cli.evaluation import evaluate_run
+from sasr.cli.reporting import report
 from sasr.cli.training import resume, settings, train
 from sasr.tasks.vector import PopulationError
 
@@ -17,6 +18,7 @@ app = SubcommandApp()
 app.command(train)
 app.command(resume)
 app.command(name="eval")(evaluate_run)
+app.command(report)
 app.command(settings)
 app.command(doctor)
 app.command(tasks)

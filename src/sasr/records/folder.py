@@ -6,7 +6,9 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -52,6 +54,7 @@ class RunFolder:
             "versions": _versions(),
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "commit": _commit(),
+            "command": _command(),
             "machine": _machine(device),
             "observation_space": space_to_json(observation_space),
             "action_space": space_to_json(action_space),
@@ -152,6 +155,12 @@ def _versions() -> dict[str, str]:
 
                 found[package] = __version__
     return found
+
+
+def _command() -> str:
+    """What was typed to start this run; of a script only its name, as runs are passed on."""
+    name = Path(sys.argv[0]).name
+    return shlex.join([*(["sasr"] if name in ("sasr", "__main__.py") else ["python", name]), *sys.argv[1:]])
 
 
 def _commit() -> str | None:
