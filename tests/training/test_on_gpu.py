@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sasr.agents import PpoConfig, SacConfig
-from sasr.training import TrainConfig, Trainer
+from sasr.training import TrainConfig, Trainer, off_policy
 from sasr.training.accelerate import Captured, Mode
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy
@@ -38,7 +38,9 @@ def trained(mode: Mode, *, steps: int = 400, shaper: str = "sasr", seeds: tuple[
 
 
 @pytest.mark.parametrize("shaper", ["sasr", "none"])
-def test_captured_updates_equal_plain_ones(shaper: str) -> None:
+def test_captured_updates_equal_plain_ones(shaper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Not compiled as well: what a compiler rounds differently grows over so many steps of a chaotic system.
+    monkeypatch.setattr(off_policy, "can_compile", lambda device: False)
     plain, captured = trained("eager", shaper=shaper), trained("graph", shaper=shaper)
     assert captured._update.graphs  # or this test compares nothing
     for key, value in plain.agent.state_dict().items():
@@ -51,8 +53,9 @@ def test_a_captured_run_is_reproducible() -> None:
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
-def test_compiled_updates_equal_plain_ones() -> None:
-    plain, compiled = trained("eager", steps=160), trained("compile", steps=160)
+@pytest.mark.parametrize("mode", ["compile", "graph"])
+def test_compiled_updates_equal_plain_ones(mode: Mode) -> None:
+    plain, compiled = trained("eager", steps=160), trained(mode, steps=160)
     for key, value in plain.agent.state_dict().items():
         torch.testing.assert_close(compiled.agent.state_dict()[key], value, rtol=1e-3, atol=1e-4, msg=key)
 

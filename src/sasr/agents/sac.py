@@ -176,20 +176,21 @@ class Sac(CheckedModule):
 
     def update_critic(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """One step of the critics, and the target critics a little after them."""
-        loss, values = self.critic_loss(batch, self.target(batch, bonus, noise))
-        self.critic_adam.descend(loss.sum())
+        loss, figures = self.critic_loss(batch, self.target(batch, bonus, noise))
+        self.critic_adam.descend(loss)
         self.follow()
-        return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
+        return figures
 
     @torch.no_grad()
     def follow(self) -> None:
         """Move the target critics a little towards the critics."""
         torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
-    def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared errors of both critics (P,), and their values (2, P, B)."""
+    def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Squared errors of both critics, summed over P, and figures (P,)."""
         values = self.critic(self._flat(batch.obs), self._flat(batch.action))
-        return (values - target).square().mean(-1).sum(0), values
+        loss = (values - target).square().mean(-1).sum(0)
+        return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
     @torch.no_grad()
     def target(self, batch: Batch, bonus: Tensor, noise: Tensor) -> Tensor:
@@ -202,19 +203,21 @@ class Sac(CheckedModule):
 
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""
-        loss, entropy = self.actor_loss(batch, noise)
-        alpha = self.log_alpha.exp()
-        self.actor_adam.descend(loss.sum())
+        loss, slope, figures = self.actor_loss(batch, noise)
+        self.actor_adam.descend(loss)
         # With the log densities from before the actor's step: another pass would move α by less than its own noise.
-        self.temperature_adam.descend((alpha * (entropy.detach() - self.target_entropy)).sum())
-        return {"actor_loss": loss.detach(), "entropy": entropy.detach(), "alpha": alpha.detach()}
+        self.temperature_adam.step([slope])
+        return figures
 
-    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """What the actor lowers, and its entropy, each (P,)."""
+    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """What the actor lowers, summed over P; the slope of α·(entropy − target) along log α (P,); figures (P,)."""
         obs = self._flat(batch.obs)
         action, log_prob = self.actor.sample(obs, noise)
-        alpha = self.log_alpha.detach().exp()[:, None]
-        return (alpha * log_prob - self.critic(obs, action, frozen=True).amin(0)).mean(-1), -log_prob.mean(-1)
+        alpha = self.log_alpha.detach().exp()
+        loss = (alpha[:, None] * log_prob - self.critic(obs, action, frozen=True).amin(0)).mean(-1)
+        entropy = -log_prob.detach().mean(-1)
+        slope = alpha * (entropy - self.target_entropy)
+        return loss.sum(), slope, {"actor_loss": loss.detach(), "entropy": entropy, "alpha": alpha}
 
     # ------------------------------------------------------------------- act
 

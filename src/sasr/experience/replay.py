@@ -47,6 +47,7 @@ class Replay(GrowingModule):
     offset: Tensor  # (P, 1) int64, where a member's slots begin among those of all
     position: Tensor  # (2,) int64, `cursor` and `filled` on the device, where a captured graph can see them move
     finals: Tensor  # (F, *obs_shape) a ring: serial number n is in row n mod F
+    compilable = ("gather",)
 
     def __init__(self, host: Host, *, capacity: int = 1_000_000, truncation_is_terminal: bool = False) -> None:
         """Allocate everything.
@@ -79,15 +80,16 @@ class Replay(GrowingModule):
         for name, (shape, dtype) in kinds.items():
             # Growing, though they never do: a saved state has only the rows that hold something.
             self.register_growing(name, torch.zeros((P, self.rows, E, *shape), dtype=dtype, device=host.device), axis=1)
-        self.register_growing(
-            "finals", torch.zeros((64, *obs_shape), dtype=kinds["obs"][1], device=host.device), axis=0
-        )
+        # Room for episodes of 100 steps: when it grows, updates that read it have to be compiled and captured anew.
+        finals = (max(64, P * self.capacity // 100), *obs_shape)
+        self.register_growing("finals", torch.zeros(finals, dtype=kinds["obs"][1], device=host.device), axis=0)
         self.streams = MemberStreams(host.seeds, "replay", host.device)
         first = torch.arange(P, device=host.device)[:, None] * self.capacity
         self.register_buffer("offset", first, persistent=False)
         self.register_buffer("position", torch.zeros(2, dtype=torch.int64, device=host.device), persistent=False)
         # What the newest step led to, where steps come from: compared with the next step's start without a wait.
         self.newest = torch.zeros((P, E, *obs_shape), dtype=kinds["obs"][1])
+        self.first_slots = torch.arange(E).repeat(P, 1)
         # Counters are plain ints: nothing waits for the device to know where to write. They travel as extra state.
         self.cursor = 0  # the row that the next step is written to
         self.filled = 0  # rows that hold a step
@@ -142,10 +144,10 @@ class Replay(GrowingModule):
     def _keep_aside(self, row: int, obs: Tensor) -> None:
         """Save the next observations of the step before `row` where `obs`, which takes their place, is another."""
         # Compared, and not told by the end of an episode: right for any sequence of steps.
+        if np.array_equal(self.newest.numpy(), obs.numpy()):
+            return
         p, e = (self.newest != obs).flatten(2).any(-1).nonzero(as_tuple=True)
         count = len(p)
-        if count == 0:
-            return
         self._make_room(count)
         serial = torch.arange(self.kept, self.kept + count, device=self.device)
         self.finals[serial % len(self.finals)] = self.newest[p, e].to(self.device)
@@ -185,6 +187,10 @@ class Replay(GrowingModule):
             lambda like, g: torch.rand(like.shape, generator=g, device=like.device, dtype=like.dtype),
             torch.empty((self.members, batch_size), device=self.device, dtype=torch.float64),
         )
+        return self.gather(uniform)
+
+    def gather(self, uniform: Tensor) -> Batch:
+        """The steps (P, B) that numbers in [0, 1) stand for."""
         cursor, filled = self.position[0], self.position[1]
         age = (uniform * (filled * self.envs)).long() + 1
         slot = (cursor * self.envs - age) % self.capacity  # slots are in order of time: row by row
@@ -214,7 +220,7 @@ class Replay(GrowingModule):
         return torch.where(is_aside, kept, following)  # no branch on the device's data, so nothing waits for it
 
     def _slots_of(self, row: int) -> Tensor:
-        return (row * self.envs + torch.arange(self.envs)).repeat(self.members, 1)
+        return self.first_slots + row * self.envs
 
     # ---------------------------------------------------------------- borders
 

@@ -85,18 +85,26 @@ class OffPolicy:
 
     def learn(self, updates: int) -> Mapping[str, Tensor]:
         """Store the newest step, run updates, show the shaper that step: all of it while the environments step."""
-        self._take_in()
+        arrived = self._take_in(write=not self.captures_updates or updates == 0)
         figures: dict[str, Tensor] = {}
         for _ in range(updates if len(self.replay) >= self.agent.config.batch_size else 0):
             kind = self.agent.next_kind()
-            # Observations kept aside move when their store grows; a graph that reads them is captured anew.
-            key = (kind, self.replay.finals.data_ptr())
-            figures |= self._update(key, given=(kind,)) if self.captures_updates else self.update(kind)
+            if self.captures_updates:
+                # Observations kept aside move when their store grows; a graph that reads them is captured anew.
+                key = (kind, len(arrived), self.replay.finals.data_ptr())
+                figures |= self._update(key, *arrived, given=(kind,))
+                arrived = ()
+            else:
+                figures |= self.update(kind)
+        if arrived:
+            self._write("write", *arrived)
         self.onlooker.show()
         return figures
 
-    def update(self, kind: int) -> dict[str, Tensor]:
-        """One update, nothing but tensor work; figures to log, each (P,)."""
+    def update(self, kind: int, *arrived: Tensor) -> dict[str, Tensor]:
+        """One update, nothing but tensor work, after a step that has arrived is written; figures to log, each (P,)."""
+        if arrived:
+            self.replay.write(*arrived)
         batch = self.replay.sample_stored(self.agent.config.batch_size)
         bonus = torch.zeros_like(batch.reward) if self.shaper is None else self.shaper.shape(batch)
         noise = self.agent.draw_noise(self.agent.config.batch_size)
@@ -112,14 +120,17 @@ class OffPolicy:
         self._take_in()
         self.waiting = step
 
-    def _take_in(self) -> None:
+    def _take_in(self, write: bool = True) -> tuple[Tensor, ...]:
+        """Store the step that waits; without `write`, what has still to go to the device is returned."""
         if self.waiting is None:
-            return
+            return ()
         if self.shaper is not None:
             self.shaper.release(self.replay.next_released())
-        write = self._write_captured if self.mode == "graph" else None
-        self.onlooker.hold(self.replay.add(self.waiting, write=write))
+        arrived: list[Tensor] = []
+        put = None if self.mode != "graph" else self._write_captured if write else lambda *parts: arrived.extend(parts)
+        self.onlooker.hold(self.replay.add(self.waiting, write=put))
         self.waiting = None
+        return tuple(arrived)
 
     def _write_captured(self, *arrived: Tensor) -> None:
         self._write("write", *arrived)

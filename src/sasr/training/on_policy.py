@@ -132,6 +132,9 @@ class OnPolicy:
             batch = batch._replace(action=self.agent.policy.in_space(batch.action))
             bonus = self.shaper.shape(batch).view_as(bonus)
             figures["shaping/bonus_mean"] = bonus.mean((1, 2))
+        # Before the first lesson and not after it, or what it taught would be about observations on another scale. The
+        # policy moves a little by this; the likelihoods stay those of the one that acted.
+        self.agent.net.get_used_to(stored.obs.flatten(1, 2))
         ended = stored.terminated | stored.truncated if self.truncation_is_terminal else stored.terminated
         with fast_products(self.device):
             judged = self.agent.judge(

@@ -125,7 +125,7 @@ class Trainer:
         self._news: list[str] = []  # for the recorder, once the run goes on
         with ExitStack() as stack:
             self.population = stack.enter_context(
-                Population(config.task, seeds=config.seeds, environments=config.environments, workers=config.workers)
+                Population(config.task, seeds=config.seeds, environments=config.environments, workers=self._workers())
             )
             self.shaper = make_shaper(config) if shaper is None else shaper
             self.learner = make_learner(config, self.population, self.shaper, self.device)
@@ -137,6 +137,12 @@ class Trainer:
             self.loop = Loop(self.population, self.learner)
             self._judges: Population | None = None
             self._stack = stack.pop_all()
+
+    def _workers(self) -> int | None:
+        # One environment steps in this process, unless an accelerator learns meanwhile.
+        alone = len(self.config.seeds) * self.config.environments == 1
+        overlaps = alone and self.device.type == "cuda" and self.config.workers is None
+        return 1 if overlaps else self.config.workers
 
     def close(self) -> None:
         """End the environments' processes."""
