@@ -9,6 +9,19 @@ import torch
 from torch import Tensor, nn
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """N linear maps of weights (N, inputs, outputs) and biases (N, outputs), each on its own rows (N, B, inputs)."""
+    if x.device.type != "cpu":
+        return torch.baddbmm(bias.unsqueeze(1), x, weight)
+    # A batched product on a CPU divides its work by N, which would make a member's last bits depend on how many
+    # others there are; it is also slower than plain ones. squeeze and unbind are free to differentiate, where
+    # weight[i] would fill a tensor of all N weights with zeros for each network.
+    if len(weight) == 1:
+        return torch.addmm(bias.squeeze(0), x.squeeze(0), weight.squeeze(0)).unsqueeze(0)
+    own = zip(bias.unbind(), x.unbind(), weight.unbind(), strict=True)
+    return torch.stack([torch.addmm(bias, rows, weight) for bias, rows, weight in own])
+
+
 class PopulationLinear(nn.Module):
     """N linear maps side by side: (N, B, inputs) to (N, B, outputs)."""
 
@@ -31,15 +44,7 @@ class PopulationLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply each network's map to its own rows."""
-        if x.device.type != "cpu":
-            return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight)
-        # A batched product on a CPU divides its work by N, which would make a member's last bits depend on how many
-        # others there are; it is also slower than plain ones. squeeze and unbind are free to differentiate, where
-        # weight[i] would fill a tensor of all N weights with zeros for each network.
-        if len(self.weight) == 1:
-            return torch.addmm(self.bias.squeeze(0), x.squeeze(0), self.weight.squeeze(0)).unsqueeze(0)
-        own = zip(self.bias.unbind(), x.unbind(), self.weight.unbind(), strict=True)
-        return torch.stack([torch.addmm(bias, rows, weight) for bias, rows, weight in own])
+        return linear(x, self.weight, self.bias)
 
 
 class PopulationMLP(nn.Module):
