@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sasr.errors import unknown_name
 from sasr.shaping.presets import SasrConfig
 from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.relara import Relara, RelaraConfig
 from sasr.shaping.sasr import SASR
 
 
@@ -19,7 +20,10 @@ class ShaperKind(NamedTuple):
     config: type[Any]
 
 
-SHAPERS: dict[str, ShaperKind] = {"sasr": ShaperKind(SASR, SasrConfig)}
+SHAPERS: dict[str, ShaperKind] = {
+    "sasr": ShaperKind(SASR, SasrConfig),
+    "relara": ShaperKind(Relara, RelaraConfig),
+}
 NONE = "none"
 """The name of no shaper: the plain agent."""
 
