@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sasr.errors import unknown_name
+from sasr.shaping.gfa_rfe import GfaRfe, GfaRfeConfig
 from sasr.shaping.presets import SasrConfig
 from sasr.shaping.protocol import RewardShaper
 from sasr.shaping.relara import Relara, RelaraConfig
@@ -22,6 +23,7 @@ class ShaperKind(NamedTuple):
 
 SHAPERS: dict[str, ShaperKind] = {
     "sasr": ShaperKind(SASR, SasrConfig),
+    "gfa_rfe": ShaperKind(GfaRfe, GfaRfeConfig),
     "relara": ShaperKind(Relara, RelaraConfig),
 }
 NONE = "none"
