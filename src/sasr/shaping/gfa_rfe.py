@@ -253,5 +253,5 @@ class GfaRfe(BoundShaper):
     def _follow(self) -> None:
         share = self.config.tau / self.config.networks  # all of them, though only one has moved
         ours, theirs = (self.targets, self.target_eyes), (self.ensemble, self.eyes)
-        slow, fast = ([own for part in parts for own in part.parameters()] for parts in (ours, theirs))
+        slow, fast = (tuple(own for part in parts for own in part.parameters()) for parts in (ours, theirs))
         torch._foreach_lerp_(slow, fast, share)

@@ -10,6 +10,7 @@ from sasr.shaping.gfa_rfe import GfaRfe, GfaRfeConfig
 from sasr.shaping.presets import SasrConfig
 from sasr.shaping.protocol import RewardShaper
 from sasr.shaping.relara import Relara, RelaraConfig
+from sasr.shaping.rosa import Rosa, RosaConfig
 from sasr.shaping.sasr import SASR
 
 
@@ -25,6 +26,7 @@ SHAPERS: dict[str, ShaperKind] = {
     "sasr": ShaperKind(SASR, SasrConfig),
     "gfa_rfe": ShaperKind(GfaRfe, GfaRfeConfig),
     "relara": ShaperKind(Relara, RelaraConfig),
+    "rosa": ShaperKind(Rosa, RosaConfig),
 }
 NONE = "none"
 """The name of no shaper: the plain agent."""
