@@ -16,7 +16,7 @@ from sasr.experience.transition import Batch, Host, PolicyView, Transition
 
 
 class BoundShaper(GrowingModule):
-    """A shaper of one host. A method defines `make` (its parts), `absorb` (take a step in), `shape` and `update`."""
+    """A shaper of one host. A method defines `make` (its parts), `observe`, `shape` and `update`."""
 
     capturable = True
     member: Tensor  # (P, 1) int64, the members' numbers, to look a column up by member and slot
@@ -63,16 +63,6 @@ class BoundShaper(GrowingModule):
         return self.host
 
     # ----------------------------------------------------------------- steps
-
-    @torch.no_grad()
-    def observe(self, step: Transition) -> None:
-        """Take in one step of every environment; a step with a NaN or a wrong width is refused and nothing changes."""
-        self.check(step)
-        self.absorb(step)
-
-    def absorb(self, step: Transition) -> None:
-        """What `observe` does with a step that is sound."""
-        raise NotImplementedError
 
     def release(self, slots: Tensor) -> None:
         """Forget replay slots (P, E) that the host is about to overwrite; nothing is kept by slot here."""
@@ -124,12 +114,6 @@ class BoundShaper(GrowingModule):
         return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
 
-def bonus_share(bonus: Tensor, reward: Tensor) -> Tensor:
-    """Share of all that a batch (P, B) is rewarded with which is bonus, by size, (P,): 1 is nothing but bonus."""
-    paid = bonus.abs().sum(1)
-    return paid / (paid + reward.abs().sum(1)).clamp(min=1e-12)
-
-
 def normal(like: Tensor, generator: torch.Generator) -> Tensor:
     """Standard normal numbers of a tensor's shape, for `MemberStreams.draw`."""
     return torch.randn(like.shape, generator=generator, device=like.device)
@@ -154,12 +138,6 @@ def check_sizes(config: object, *names: str) -> None:
         value = getattr(config, name)
         if not value >= 1:
             raise ValueError(f"{name}={value} must be at least 1")
-
-
-def check_weight(weight: float) -> None:
-    """Raise unless a weight is finite; a weight of 0 is the plain agent."""
-    if not math.isfinite(weight):
-        raise ValueError(f"weight={weight} must be a finite number; 0 is the plain agent")
 
 
 def check_share(config: object, *names: str) -> None:

@@ -20,7 +20,8 @@ from sasr.networks.adam import Adam
 from sasr.networks.eyes import Eyes
 from sasr.networks.layers import PopulationLinear, linear
 from sasr.randomness import MemberStreams
-from sasr.shaping.borders import BoundShaper, bonus_share, check_rates, check_share, check_sizes, check_weight
+from sasr.shaping.borders import BoundShaper, check_rates, check_share, check_sizes
+from sasr.shaping.novelty import check_weight
 from sasr.shaping.options import settings_of
 
 CPU = torch.device("cpu")
@@ -183,8 +184,10 @@ class GfaRfe(BoundShaper):
 
     # ------------------------------------------------------------------- bonus
 
-    def absorb(self, step: Transition) -> None:
-        """Count the step; the ensemble learns from what is sampled."""
+    @torch.no_grad()
+    def observe(self, step: Transition) -> None:
+        """Count a step; the ensemble learns from what is sampled. One with a NaN or a wrong width is refused."""
+        self.check(step)
         self.seen += self.bound.envs
 
     @torch.no_grad()
@@ -218,7 +221,6 @@ class GfaRfe(BoundShaper):
         return {
             "deviation": bonus.mean(1) / max(self.config.confidence, 1e-12),
             "bonus_at_limit": (bonus >= self.config.bonus_max).float().mean(1),
-            "bonus_share": bonus_share(self.config.weight * bonus, batch.reward),
             "intrinsic_value": target.mean(1),
             "ensemble_loss": loss,
             "sample_weight": deviation.square().reciprocal().mean(1),

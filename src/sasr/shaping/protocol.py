@@ -16,7 +16,9 @@ class RewardShaper(Protocol):
 
     P members, E environments each, batches of B. Anything learned or counted is in `state_dict`. A shaper whose `shape`
     and `update` are nothing but tensor work of fixed shapes says so by an attribute `capturable = True`; then they run
-    inside the agent's captured update.
+    inside the agent's captured update. If `observe` does such work too, in a method `absorb(*tensors)` that takes its
+    tensors from any device, that is captured as well. `separate_stream = True` asks an agent with two value heads to
+    keep the bonus apart from the reward.
     """
 
     def bind(self, host: Host) -> None:

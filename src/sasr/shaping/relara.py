@@ -24,14 +24,13 @@ from sasr.networks.residual import PopulationResidual
 from sasr.randomness import MemberStreams
 from sasr.shaping.borders import (
     BoundShaper,
-    bonus_share,
     check_rates,
     check_share,
     check_sizes,
-    check_weight,
     normal,
     uniform,
 )
+from sasr.shaping.novelty import check_weight
 from sasr.shaping.options import settings_of
 
 CPU = torch.device("cpu")
@@ -149,17 +148,22 @@ class Relara(BoundShaper):
         log_slope = 2.0 * (math.log(2.0) - u - softplus(-2.0 * u))
         return u.tanh(), log_normal - log_slope, mean.tanh()
 
-    def absorb(self, step: Transition) -> None:
-        """Note what the reward agent proposes for this step: that is the action it learns from later."""
-        if step.slot is None or not self.proposed.shape[1]:
-            return
+    @torch.no_grad()
+    def observe(self, step: Transition) -> None:
+        """Note what the reward agent proposes for a step; one with a NaN or a wrong width is refused."""
+        self.check(step)
+        if step.slot is not None and self.proposed.shape[1]:
+            self.absorb(step.obs, step.action, step.slot)
+
+    def absorb(self, obs: Tensor, action: Tensor, slot: Tensor) -> None:
+        """Keep the proposals for a step (P, E, …) by its slots: they are the actions that are learned from later."""
         device = self.bound.device
-        obs, action = step.obs.to(device), step.action.to(device)
-        like = torch.empty(step.reward.shape, device=device)
+        obs, action, slot = obs.to(device), action.to(device), slot.to(device)
+        like = torch.empty(slot.shape, device=device)
         at_random = 2.0 * self.observe_streams.draw(uniform, like) - 1.0
         chosen, _, _ = self.propose(obs, self.pair(action), self.observe_streams.draw(normal, like))
         # Uniform until it has learned something, like any SAC agent's actions.
-        self.proposed[self.member, step.slot.to(device)] = torch.where(self.updates > 0, chosen, at_random)
+        self.proposed[self.member, slot] = torch.where(self.updates > 0, chosen, at_random)
 
     @torch.no_grad()
     def release(self, slots: Tensor) -> None:
@@ -192,7 +196,7 @@ class Relara(BoundShaper):
         loss, values = self.critic_loss(batch, beside, noted, self.target(batch, following, for_target))
         self.critic_adam.descend(loss.sum())
         self.follow()
-        actor_loss, entropy, proposal, middle = self.actor_loss(batch, beside, for_actor)
+        actor_loss, entropy, middle = self.actor_loss(batch, beside, for_actor)
         alpha = self.log_alpha.exp()
         # Every update and once, where the authors' script has two steps at every second: as many, and none is skipped.
         self.actor_adam.descend(actor_loss.sum())
@@ -201,7 +205,6 @@ class Relara(BoundShaper):
         return {
             "proposal_mean": middle.mean(1),
             "proposal_spread": middle.std(1, correction=0),
-            "bonus_share": bonus_share(self.config.weight * proposal, batch.reward),
             "reward_agent_critic_loss": loss.detach(),
             "reward_agent_q_mean": values.detach().mean((0, 2)),
             "reward_agent_entropy": entropy.detach(),
@@ -230,12 +233,12 @@ class Relara(BoundShaper):
         values = self._values(self.critic, batch.obs, beside, proposal)
         return (values - target).square().mean(-1).sum(0), values
 
-    def actor_loss(self, batch: Batch, beside: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the actor lowers and its entropy, each (P,), and what it proposes, drawn and in the middle, (P, B)."""
+    def actor_loss(self, batch: Batch, beside: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the actor lowers and its entropy, each (P,), and the middles of what it proposes, (P, B)."""
         proposal, log_prob, middle = self.propose(batch.obs, beside, noise)
         alpha = self.log_alpha.detach().exp()[:, None]
         loss = (alpha * log_prob - self._least(self.critic, batch.obs, beside, proposal)).mean(1)
-        return loss, -log_prob.mean(1), proposal.detach(), middle.detach()
+        return loss, -log_prob.mean(1), middle.detach()
 
     @torch.no_grad()
     def follow(self) -> None:

@@ -1,7 +1,7 @@
 """ROSA: a second player decides where to shape the reward and by how much, and pays for switching on.
 
-After Mguni et al. (2023), who released no code. The shaper here is one discrete SAC that merges the published switch and its choice of a value:
-action 0 is off, action i pays component i of a frozen random network of the state.
+After Mguni et al. (2023), who released no code. The shaper here is one discrete SAC that merges the published switch and
+its choice of a value: action 0 is off, action i pays component i of a frozen random network of the state.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from sasr.networks.layers import PopulationMLP
 from sasr.randomness import MemberStreams
 from sasr.shaping.borders import (
     BoundShaper,
-    bonus_share,
     check_rates,
     check_share,
     check_weight,
     uniform,
 )
+from sasr.shaping.novelty import check_weight
 from sasr.shaping.options import settings_of
 from sasr.shaping.rnd import RND
 
@@ -166,15 +166,20 @@ class Rosa(BoundShaper):
 
     # --------------------------------------------------------------- decisions
 
-    def absorb(self, step: Transition) -> None:
-        """Decide for this step, and keep what is paid for it; it depends on nothing that came after."""
+    @torch.no_grad()
+    def observe(self, step: Transition) -> None:
+        """Decide for a step; one with a NaN or a wrong width is refused and nothing changes."""
+        self.check(step)
         if step.slot is None:
             raise ValueError("ROSA needs the replay slot of every step; set Transition.slot")
+        self.absorb(step.obs, step.next_obs, step.terminated | step.truncated, step.slot)
+
+    def absorb(self, obs: Tensor, next_obs: Tensor, ends: Tensor, slot: Tensor) -> None:
+        """Decide for a step (P, E, …) and keep what is paid for it by its slots."""
         device = self.bound.device
-        obs, slot = step.obs.to(device), step.slot.to(device)
-        ends = (step.terminated | step.truncated).to(device)
+        obs, next_obs, ends, slot = (part.to(device) for part in (obs, next_obs, ends, slot))
         everyone = torch.ones_like(ends)
-        self.novelty.absorb(step.next_obs, everyone)
+        self.novelty.absorb(next_obs, everyone)
         values = self._values_of(obs, everyone)
         decision = self._decide(obs)
         chosen = values.gather(-1, (decision - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1)
@@ -233,7 +238,6 @@ class Rosa(BoundShaper):
             "on_share": on.sum(1) / share,
             "switch_on_share": (on & ~on_before).sum(1) / share,
             "shaping_size": paid.abs().mean(1),
-            "bonus_share": bonus_share(paid, batch.reward),
         }
         if not self.config.components:
             return figures

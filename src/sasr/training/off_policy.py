@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,6 +64,11 @@ class OffPolicy:
             compile_parts(parts)
         self._act, self._write = Captured(self._act_eagerly, generators_of([self.agent])), Captured(self.replay.write)
         self._update = Captured(self.update, generators_of(parts))
+        self._captured: list[Captured[Any]] = [self._act, self._write, self._update]
+        if mode == "graph" and self.shaper is not None and hasattr(self.shaper, "absorb"):
+            absorb = Captured(self.shaper.absorb, generators_of([self.shaper]))
+            self._captured.append(absorb)
+            setattr(self.shaper, "absorb", functools.partial(absorb, "absorb"))  # noqa: B010 (not in the protocol)
         self.captures_updates = mode == "graph" and getattr(self.shaper, "capturable", self.shaper is None)
 
     def act(self, obs: Tensor) -> Tensor:
@@ -102,6 +109,7 @@ class OffPolicy:
             figures = {f"train/{name}": value for name, value in self.agent.learn(batch, bonus, noise, kind).items()}
         if self.shaper is not None:
             figures["shaping/bonus_mean"] = bonus.mean(1)
+            figures["shaping/bonus_share"] = share_of_bonus(batch.reward, bonus)
             figures |= {f"shaping/{name}": value for name, value in self.shaper.update(batch).items()}
         return figures
 
@@ -135,5 +143,11 @@ class OffPolicy:
             self.unobserved = Transition(**saved["unobserved"]) if saved["unobserved"] else None
         if "replay" in saved:
             self.replay.load_state_dict(saved["replay"])
-        for captured in (self._act, self._write, self._update):
+        for captured in self._captured:
             captured.forget()
+
+
+def share_of_bonus(reward: Tensor, bonus: Tensor) -> Tensor:
+    """How much of what a batch pays is bonus, by size, (P,): 1 where the environment pays nothing."""
+    size = bonus.abs().sum(1)
+    return size / (size + reward.abs().sum(1)).clamp(min=1e-12)
