@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sasr.errors import unknown_name
 from sasr.shaping.drnd import DRND, DrndConfig
+from sasr.shaping.explors import ExploRS, ExplorsConfig
 from sasr.shaping.gfa_rfe import GfaRfe, GfaRfeConfig
 from sasr.shaping.presets import SasrConfig
 from sasr.shaping.protocol import RewardShaper
@@ -27,6 +28,7 @@ class ShaperKind(NamedTuple):
 
 SHAPERS: dict[str, ShaperKind] = {
     "sasr": ShaperKind(SASR, SasrConfig),
+    "explors": ShaperKind(ExploRS, ExplorsConfig),
     "gfa_rfe": ShaperKind(GfaRfe, GfaRfeConfig),
     "relara": ShaperKind(Relara, RelaraConfig),
     "rosa": ShaperKind(Rosa, RosaConfig),

@@ -1,7 +1,7 @@
 """ROSA: a second player decides where to shape the reward and by how much, and pays for switching on.
 
-After Mguni et al. (2023), who released no code. The shaper here is one discrete SAC that merges the published switch and
-its choice of a value: action 0 is off, action i pays component i of a frozen random network of the state.
+After Mguni et al. (2023), who released no code. The shaper here is one discrete SAC that merges the published switch
+and its choice of a value: action 0 is off, action i pays component i of a frozen random network of the state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from sasr.shaping.borders import (
     BoundShaper,
     check_rates,
     check_share,
-    check_weight,
     uniform,
 )
 from sasr.shaping.novelty import check_weight
