@@ -50,7 +50,7 @@ class ExplorsConfig:
     bits: int = 32
     """Bits of a state's code, under bonus=counts."""
     first_states: int = 1_000
-    """States of each member that codes are standardised by, for good, under bonus=counts; 0 takes states as they are."""
+    """States of each member that codes are standardised by, for good, under bonus=counts; 0: not at all."""
     delay: int = 50_000
     """Steps of each member before the learned reward is paid; it learns from the first one on."""
     window: int = 5_000
@@ -74,7 +74,8 @@ class ExplorsConfig:
             raise unknown_name("bonus", self.bonus, ("counts", "network"))
         if not (self.bonus_scale > 0.0 and self.bonus_max > 0.0):
             raise ValueError(
-                f"bonus_scale={self.bonus_scale} and bonus_max={self.bonus_max} must be above 0; bonus_weight=0 pays none"
+                f"bonus_scale={self.bonus_scale} and bonus_max={self.bonus_max} must be above 0; for no bonus take "
+                "bonus_weight=0"
             )
         if self.delay < 0 or self.first_states < 0:
             raise ValueError(f"delay={self.delay} and first_states={self.first_states} must not be negative")
@@ -121,6 +122,8 @@ class Window(nn.Module):
     under_way: Tensor  # (P, R, E) bool, its episode has not ended yet
     ready: Tensor  # (P, R, E) bool, it has
     cursor: Tensor  # (1,) int64, the row of the next step
+    filled: Tensor  # (1,) int64, rows that hold a step
+    row: Tensor  # (R,) int64, their numbers
 
     def __init__(self, host: Host, rows: int, action_width: int) -> None:
         super().__init__()
@@ -135,11 +138,12 @@ class Window(nn.Module):
         self.register_buffer("under_way", torch.zeros(shape, dtype=torch.bool, device=device))
         self.register_buffer("ready", torch.zeros(shape, dtype=torch.bool, device=device))
         self.register_buffer("cursor", torch.zeros(1, dtype=torch.int64, device=device))
+        self.register_buffer("filled", torch.zeros(1, dtype=torch.int64, device=device))
         self.register_buffer("row", torch.arange(rows, device=device), persistent=False)
 
     def add(self, obs: Tensor, action: Tensor, reward: Tensor, ends: Tensor, tail: Tensor) -> None:
         """One step (P, E, …); `tail` (P, E) is what would have followed where only a time limit ended the episode."""
-        now = (self.row == self.cursor)[:, None]
+        now = self.row.eq(self.cursor).unsqueeze(1)
         self.obs.index_copy_(1, self.cursor, obs.unsqueeze(1).to(self.obs.dtype))
         self.action.index_copy_(1, self.cursor, action.unsqueeze(1))
         self.ret.masked_fill_(now, 0.0)
@@ -151,9 +155,12 @@ class Window(nn.Module):
         self.ready.logical_or_(self.under_way & ends.unsqueeze(1))
         self.under_way.logical_and_(~ends.unsqueeze(1))
         self.cursor.copy_((self.cursor + 1) % self.rows)
+        self.filled.copy_((self.filled + 1).clamp(max=self.rows))
 
-    def at(self, place: Tensor, member: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Observations, actions, returns and which of them are known, at places (P, B) in [0, R·E)."""
+    def sample(self, uniform: Tensor, member: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Observations, actions, returns and which returns are known, where numbers (P, B) in [0, 1) point to."""
+        places = self.filled * self.ret.shape[2]
+        place = torch.minimum((uniform * places).long(), (places - 1).clamp(min=0))
         obs, action, ret, ready = (own.flatten(1, 2) for own in (self.obs, self.action, self.ret, self.ready))
         return obs[member, place], action[member, place], ret[member, place], ready[member, place]
 
@@ -264,9 +271,7 @@ class ExploRS(BoundShaper):
         """One step of the value and of the learned reward on the window; what they say, and what is new."""
         self.check_batch(batch)
         like = torch.empty((self.bound.members, self.config.batch_size), device=self.bound.device)
-        places = self.window.rows * self.bound.envs
-        place = (self.streams.draw(uniform, like) * places).long().clamp(max=places - 1)
-        obs, beside, ret, known = self.window.at(place, self.member)
+        obs, beside, ret, known = self.window.sample(self.streams.draw(uniform, like), self.member)
         value_loss, advantage = self._judge(obs, ret, known)
         gain, learned = self._gain(obs, beside, advantage)
         self.value_adam.descend(value_loss.sum())
@@ -301,7 +306,8 @@ class ExploRS(BoundShaper):
             others = self.pair(self.policy.propose(obs.repeat_interleave(n, dim=1), self.streams))
         seen = self.reward.see(obs)
         learned = self.reward.judge(seen, beside).tanh()
-        usual = self.reward.judge(seen.repeat_interleave(n, dim=1), others).tanh().unflatten(1, (-1, n)).mean(2)
+        every = self.reward.judge(seen.repeat_interleave(n, dim=1), others).tanh()
+        usual = every.view(*advantage.shape, n).mean(2)
         return (likelihood * advantage * (learned - usual)).mean(1), learned.detach()
 
     def _stored(self, beside: Tensor) -> Tensor:
