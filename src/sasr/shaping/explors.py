@@ -303,10 +303,10 @@ class ExploRS(BoundShaper):
         with torch.no_grad():
             action = self._stored(beside)
             likelihood = self.policy.likelihood(obs, action)
-            others = self.pair(self.policy.propose(obs.repeat_interleave(n, dim=1), self.streams))
+            others = self.pair(self.policy.propose(_each(obs, n), self.streams))
         seen = self.reward.see(obs)
         learned = self.reward.judge(seen, beside).tanh()
-        every = self.reward.judge(seen.repeat_interleave(n, dim=1), others).tanh()
+        every = self.reward.judge(_each(seen, n), others).tanh()
         usual = every.view(*advantage.shape, n).mean(2)
         return (likelihood * advantage * (learned - usual)).mean(1), learned.detach()
 
@@ -316,3 +316,8 @@ class ExploRS(BoundShaper):
         if isinstance(space, gym.spaces.Discrete):
             return beside.argmax(-1) + int(space.start)
         return beside.view(*beside.shape[:2], *(space.shape or ()))
+
+
+def _each(x: Tensor, n: int) -> Tensor:
+    """Rows (P, B, …) n times each, (P, B·n, …)."""
+    return x.unsqueeze(2).expand(-1, -1, n, *x.shape[2:]).flatten(1, 2)

@@ -241,8 +241,7 @@ class Rosa(BoundShaper):
         if not self.config.components:
             return figures
         novelty = self._novelty_of(batch.obs)
-        cost = self.config.switch_cost * (on & ~on_before).float()
-        reward = batch.reward + paid - cost + self.config.novelty_weight * novelty
+        reward = self.own_reward(batch.reward, paid, switched_on=on & ~on_before, novelty=novelty)
         target = reward + self.discount * self._value(batch.next_obs, on).masked_fill(batch.terminated.bool(), 0.0)
         seen = self._seen(batch.obs)
         loss = self.critic_loss(seen, on_before, decision, known, target)
@@ -259,6 +258,10 @@ class Rosa(BoundShaper):
             "shaper_alpha": alpha.detach(),
             "novelty": novelty.mean(1),
         }
+
+    def own_reward(self, reward: Tensor, paid: Tensor, *, switched_on: Tensor, novelty: Tensor) -> Tensor:
+        """What the shaper itself is rewarded with, (P, B): all that the agent is, novelty, less the cost of switching."""
+        return reward + paid - self.config.switch_cost * switched_on + self.config.novelty_weight * novelty
 
     def critic_loss(self, seen: Tensor, on: Tensor, decision: Tensor, known: Tensor, target: Tensor) -> Tensor:
         """Squared errors of both critics over the steps that something was decided for, (P,)."""
