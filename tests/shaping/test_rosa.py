@@ -27,20 +27,20 @@ def by_environment(column: Tensor, envs: int = 2, steps: int = 300) -> Tensor:
     return column[:, : steps * envs].view(len(column), steps, envs).transpose(1, 2)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(stop=st.sampled_from([0.05, 0.1, 0.5, 1.0]), length=st.sampled_from([7, 37, 1000]))
 def test_shaping_sums_to_nothing_over_every_interval(stop: float, length: int) -> None:
-    shaper, ends = play(200, length=length, stop_probability=stop)
-    paid, on = (by_environment(column, steps=200).flatten(0, 1) for column in (shaper.paid, shaper.decision > 0))
+    shaper, ends = play(120, length=length, stop_probability=stop)
+    paid, on = (by_environment(column, steps=120).flatten(0, 1) for column in (shaper.paid, shaper.decision > 0))
     closed = 0
     for own_paid, own_on in zip(paid.double(), on, strict=True):
         total, start = 0.0, 0
-        for t in range(200):
+        for t in range(120):
             total += GAMMA ** (t - start) * float(own_paid[t])
             if ends[t] or not own_on[t]:  # the step after an interval, or an episode's last, closes it
                 assert abs(total) < 1e-5
                 closed, total, start = closed + 1, 0.0, t + 1
-    assert closed > 4
+    assert closed >= 4
 
 
 def test_nothing_is_paid_while_off_except_what_closes_an_interval() -> None:
@@ -72,8 +72,8 @@ def test_switching_on_is_paid_for_once() -> None:
 
 
 def test_intervals_end_by_chance() -> None:
-    shaper, _ = play(1000, length=10_000, stop_probability=0.2)
-    decision, was_on = (by_environment(column, steps=1000) for column in (shaper.decision, shaper.was_on))
+    shaper, _ = play(200, length=10_000, envs=10, stop_probability=0.2)
+    decision, was_on = (by_environment(column, envs=10, steps=200) for column in (shaper.decision, shaper.was_on))
     assert float((decision[was_on] == 0).float().mean()) == pytest.approx(0.2, abs=0.03)
 
 
