@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from sasr.agents import SacConfig
+from sasr.shaping.registry import SHAPERS
 from sasr.training import TrainConfig, Trainer
 from sasr.training.accelerate import Captured, Mode
 from sasr.training.off_policy import OffPolicy
@@ -36,7 +37,7 @@ def trained(mode: Mode, *, steps: int = 400, shaper: str = "sasr", seeds: tuple[
         return trainer.learner
 
 
-@pytest.mark.parametrize("shaper", ["sasr", "none"])
+@pytest.mark.parametrize("shaper", [*SHAPERS, "none"])
 def test_captured_updates_equal_plain_ones(shaper: str) -> None:
     plain, captured = trained("eager", shaper=shaper), trained("graph", shaper=shaper)
     assert captured._update.graphs  # or this test compares nothing

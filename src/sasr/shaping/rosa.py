@@ -260,7 +260,7 @@ class Rosa(BoundShaper):
         }
 
     def own_reward(self, reward: Tensor, paid: Tensor, *, switched_on: Tensor, novelty: Tensor) -> Tensor:
-        """What the shaper itself is rewarded with, (P, B): all that the agent is, novelty, less the cost of switching."""
+        """What the shaper itself is rewarded with, (P, B): what the agent is, novelty, less the cost of switching."""
         return reward + paid - self.config.switch_cost * switched_on + self.config.novelty_weight * novelty
 
     def critic_loss(self, seen: Tensor, on: Tensor, decision: Tensor, known: Tensor, target: Tensor) -> Tensor:
