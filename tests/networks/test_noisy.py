@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from sasr.networks.noisy import NoisyLinear, NoisyMLP
 from sasr.randomness import MemberStreams
@@ -19,14 +20,14 @@ def test_the_output_varies_as_much_as_factorised_noise_says() -> None:
     """Var y = s·(σ_w²·s·|x|² + σ_b²) with s = E f(z)² = √(2/π), over 10⁵ draws."""
     n, s = 100_000, math.sqrt(2 / math.pi)
     layer = NoisyLinear(3, 1, noise_scale=0.5, generators=generators(1), device=CPU)
-    streams, x = MemberStreams((0,), "test", CPU), torch.tensor([1.0, -2.0, 0.5])
+    layer.bias_noise.data.fill_(0.4)
+    for name, parameter in list(layer.named_parameters()):  # one network for each draw, all of the same weights
+        setattr(layer, name, nn.Parameter(parameter.detach().expand(n, *parameter.shape[1:])))
+    layer.disturbed_in, layer.disturbed_out = torch.zeros(n, 3), torch.zeros(n, 1)
+    layer.resample(MemberStreams((0,), "test", CPU))
+    x = torch.tensor([1.0, -2.0, 0.5])
     with torch.no_grad():
-        layer.bias_noise.fill_(0.4)
-        # All draws at once: as the noise of so many networks, which the layer's own numbers serve alike.
-        layer.disturbed_in, layer.disturbed_out = torch.zeros(n, 3), torch.zeros(n, 1)
-        layer.resample(streams)
-        noise = (x * layer.disturbed_in) @ layer.weight_noise[0] + layer.bias_noise
-        y = (x @ layer.weight[0] + layer.bias + noise * layer.disturbed_out)[:, 0]
+        y = layer(x.expand(n, 1, 3))[:, 0, 0]
     sigma = 0.5 / math.sqrt(3)
     expected = s * (sigma**2 * s * float(x.square().sum()) + 0.4**2)
     assert float(y.var()) == pytest.approx(expected, rel=0.05)

@@ -38,6 +38,10 @@ def resolve(mode: Mode, device: torch.device) -> Mode:
 
 def compile_parts(parts: Iterable[Any]) -> None:
     """Compile the functions that modules list in `compilable`; their random numbers are passed in."""
+    from torch._dynamo import config as compiler  # here, because it takes a second to import
+
+    # Each optimiser and each function under no_grad is one more version of the same code, and torch gives up after 8.
+    compiler.recompile_limit = max(64, compiler.recompile_limit)
     for module in _modules(parts):
         for name in getattr(module, "compilable", ()):
             setattr(module, name, torch.compile(getattr(module, name), dynamic=False))
