@@ -278,7 +278,7 @@ def test_a_state_that_does_not_fit_is_refused_whole() -> None:
 
 
 def test_discrete_actions_are_refused_with_the_fix() -> None:
-    with pytest.raises(TypeError, match=r"Discrete\(3\).*needs a Box.*agent for discrete actions"):
+    with pytest.raises(TypeError, match=r"Discrete\(3\).*needs a Box; use agent='sac_discrete'"):
         Sac(Host(observation_space=box(2), action_space=gym.spaces.Discrete(3)))
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from sasr import Host
 from sasr.agents import SacConfig
 from sasr.agents.sac import Sac
+from sasr.agents.sac_discrete import SacDiscrete
+from sasr.agents.td3 import Td3
 from sasr.experience.transition import PolicyView
 from sasr.randomness import MemberStreams
 from tests.agents.test_sac import ACTIONS, B, K, learn, make_agent, make_data, member_weights
+from tests.conftest import box
 
 CPU = torch.device("cpu")
 NOISY = SacConfig(hidden=(16, 16), exploration="noisy")
@@ -108,3 +114,29 @@ def test_likelihood_is_one_at_the_middle_and_falls_as_the_density_does() -> None
     torch.testing.assert_close(agent.likelihood(obs, action), expected, rtol=1e-2, atol=1e-3)
     ends = torch.as_tensor(ACTIONS.high).expand(2, 50, 2)
     assert torch.isfinite(agent.likelihood(obs, ends)).all()
+
+
+def test_a_discrete_policy_tells_how_likely_its_actions_are() -> None:
+    space = gym.spaces.Discrete(3, start=2)
+    agent = SacDiscrete(Host(observation_space=box(K), action_space=space, seeds=(0, 1)))
+    streams, obs = MemberStreams((0, 1), "asker", CPU), torch.randn(2, 1, K)
+    assert isinstance(agent, PolicyView)
+    prob = agent.log_policy(obs).exp()[:, 0]
+    every = torch.stack([agent.likelihood(obs, torch.full((2, 1), 2 + a))[:, 0] for a in range(3)], dim=-1)
+    torch.testing.assert_close(every, prob / prob.amax(-1, keepdim=True))
+    drawn = agent.propose(obs.expand(2, 20_000, K), streams) - 2
+    share = torch.stack([(drawn == a).float().mean(1) for a in range(3)], dim=-1)
+    torch.testing.assert_close(share, prob, rtol=0, atol=0.02)
+
+
+def test_td3_tells_how_likely_the_noise_is_that_leads_to_an_action() -> None:
+    agent = Td3(Host(observation_space=box(K), action_space=ACTIONS, seeds=(0, 1)))
+    streams, obs = MemberStreams((0, 1), "asker", CPU), torch.randn(2, 500, K)
+    assert isinstance(agent, PolicyView)
+    best = agent.act(obs, deterministic=True)
+    torch.testing.assert_close(agent.likelihood(obs, best), torch.ones(2, 500))
+    half = torch.as_tensor((ACTIONS.high - ACTIONS.low) / 2)
+    off = best + agent.config.exploration_noise * half * torch.tensor([1.0, -2.0])
+    torch.testing.assert_close(agent.likelihood(obs, off), torch.full((2, 500), math.exp(-2.5)), rtol=1e-3, atol=0)
+    spread = ((agent.propose(obs, streams) - best) / half).std()
+    assert float(spread) == pytest.approx(agent.config.exploration_noise, rel=0.1)

@@ -5,7 +5,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sasr.networks.eyes import Eyes, is_picture
+from sasr.networks.eyes import Eyes
 from sasr.networks.residual import PopulationResidual
 
 CPU = torch.device("cpu")
@@ -41,7 +41,9 @@ def test_eyes_see_vectors_as_they_are_and_pictures_as_features() -> None:
     assert pictures(torch.randint(256, (2, 3, 4, 40, 40), dtype=torch.uint8)).shape == (2, 3, 7)
 
 
-def test_what_is_a_picture() -> None:
-    assert is_picture(gym.spaces.Box(0, 255, (84, 84), np.uint8))
-    assert not is_picture(gym.spaces.Box(0, 255, (128,), np.uint8))  # the memory of an Atari machine
-    assert not is_picture(gym.spaces.Box(0.0, 1.0, (84, 84), np.float32))
+def test_colours_may_stand_last() -> None:
+    space = gym.spaces.Box(0, 255, (40, 44, 3), np.uint8)
+    eyes = Eyes(space, generators=generators(1), device=CPU, features=7)
+    first = Eyes(gym.spaces.Box(0, 255, (3, 40, 44), np.uint8), generators=generators(1), device=CPU, features=7)
+    x = torch.randint(256, (1, 2, 40, 44, 3), dtype=torch.uint8)
+    torch.testing.assert_close(eyes(x), first(x.movedim(-1, 2)))

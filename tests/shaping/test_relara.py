@@ -96,6 +96,15 @@ def test_what_was_proposed_is_kept_by_slot_and_forgotten_when_the_slot_is() -> N
     assert torch.equal(shaper._noted(batch, beside, noise)[:, 0], fresh[:, 0])
 
 
+def test_nothing_is_kept_for_a_replay_buffer_that_is_gone() -> None:
+    relara, rosa = trained("relara"), trained("rosa")
+    relara.lose_replay()
+    rosa.lose_replay()
+    assert (relara.proposed == UNKNOWN).all()
+    assert (rosa.paid == 0.0).all()
+    assert (rosa.decision == -1).all()
+
+
 def test_proposals_are_uniform_until_something_was_learned() -> None:
     host = host_of((0, 1), envs=100, capacity=4000)
     shaper = make("relara", host)

@@ -68,3 +68,28 @@ class Shy(Fragile):
         if os.getpid() != parent:
             raise PermissionError("not in this process")
         super().__init__("", 0)
+
+
+class Drawing(gym.Env):
+    """Draws at every reset and step from `generator`: numpy's of any kind, one of its own, or none that can be read."""
+
+    def __init__(self, kind="PCG64"):
+        self.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+        self.action_space = spaces.Box(-1, 1, (1,), np.float32)
+        self.kind = kind
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None and self.kind == "own":
+            self.own = np.random.default_rng(seed)
+        elif seed is not None and self.kind == "RandomState":
+            self._np_random = np.random.RandomState(seed % 2**32)
+        elif seed is not None:
+            self._np_random = np.random.Generator(getattr(np.random, self.kind)(seed))
+        self.source = self.own if self.kind == "own" else self._np_random
+        self.count, self.place = 0, self.source.normal()
+        return np.array([self.place], np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        self.place = 0.9 * self.place + float(action[0]) + self.source.normal()
+        return np.array([self.place], np.float32), 0.0, False, self.count == 11, {}

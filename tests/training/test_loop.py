@@ -44,6 +44,7 @@ def run(steps: int, *, seeds: tuple[int, ...] = (0, 1), envs: int = 1, shaper: S
     with Population("Pendulum-v1", seeds=seeds, environments=envs, workers=0) as population:
         loop = Recorded(population, learner_of(population, TINY, shaper=shaper))
         loop.run(steps)
+    loop.learner.learn(0)  # the newest step waits for the environments to be busy again
     return loop
 
 

@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from sasr.agents.ppo import Ppo, PpoConfig
 from sasr.agents.sac import Sac, SacConfig
+from sasr.agents.sac_discrete import SacDiscrete, SacDiscreteConfig
+from sasr.agents.td3 import Td3, Td3Config
 from sasr.errors import unknown_name
 
 
@@ -21,7 +24,12 @@ class AgentKind(NamedTuple):
     """Learns from its newest steps alone, and needs no replay buffer."""
 
 
-AGENTS: dict[str, AgentKind] = {"sac": AgentKind(Sac, SacConfig)}
+AGENTS: dict[str, AgentKind] = {
+    "sac": AgentKind(Sac, SacConfig),
+    "td3": AgentKind(Td3, Td3Config),
+    "sac_discrete": AgentKind(SacDiscrete, SacDiscreteConfig),
+    "ppo": AgentKind(Ppo, PpoConfig, on_policy=True),
+}
 
 
 def agent_named(name: str, action_space: gym.Space[Any] | None = None) -> tuple[str, AgentKind]:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from sasr.agents.borders import Bounded, as_vectors, check_vectors, continuous_actions, normal, uniform
+from sasr.agents.critics import TwinCritic
 from sasr.agents.protocol import check_batch
 from sasr.errors import unknown_name
 from sasr.experience.growing import CheckedModule
@@ -92,22 +93,14 @@ class UpdateNoise(NamedTuple):
 # ------------------------------------------------------------------ networks
 
 
-class Actor(nn.Module):
+class Actor(Bounded):
     """The squashed Gaussian policy: a = tanh(u)·scale + middle, u ~ N(μ(s), σ(s)²)."""
-
-    scale: Tensor  # (A,) half the width of the action range
-    middle: Tensor  # (A,)
 
     def __init__(
         self, obs_width: int, space: gym.spaces.Box, config: SacConfig, init: MemberStreams, device: torch.device
     ) -> None:
-        super().__init__()
-        low, high = (torch.as_tensor(bound, dtype=torch.float64).flatten() for bound in (space.low, space.high))
-        self.register_buffer("scale", ((high - low) / 2).float().to(device))
-        self.register_buffer("middle", ((high + low) / 2).float().to(device))
-        self.register_buffer("low", low.float().to(device), persistent=False)
-        self.register_buffer("high", high.float().to(device), persistent=False)
-        widths = (obs_width, *config.hidden, 2 * len(low))
+        super().__init__(space, device)
+        widths = (obs_width, *config.hidden, 2 * len(self.scale))
         self.net: PopulationMLP | NoisyMLP
         if config.exploration == "noisy":
             self.net = NoisyMLP(widths, noise_scale=config.noise_scale, generators=init.generators, device=device)
@@ -127,10 +120,6 @@ class Actor(nn.Module):
         # Squashed and not clamped: a clamp has no gradient once it is outside.
         return mean, self.log_std_min + 0.5 * (self.log_std_max - self.log_std_min) * (raw.tanh() + 1.0)
 
-    def squash(self, u: Tensor) -> Tensor:
-        """An action of the space for an unbounded u; clamped, as tanh(u)·scale + middle may round past a bound."""
-        return (u.tanh() * self.scale + self.middle).clamp(self.get_buffer("low"), self.get_buffer("high"))
-
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions (P, B, A) and their log densities (P, B), differentiable."""
         mean, log_std = self.distribution(obs)
@@ -139,21 +128,6 @@ class Actor(nn.Module):
         # log(1 − tanh²u) as 2·(log 2 − u − softplus(−2u)): exact where 1 − tanh²u underflows.
         log_slope = self.scale.log() + 2.0 * (math.log(2.0) - u - softplus(-2.0 * u))
         return u.tanh() * self.scale + self.middle, (log_normal - log_slope).sum(-1)
-
-
-class TwinCritic(nn.Module):
-    """Two action-value functions for each member: network p is member p's first one, network P + p its second."""
-
-    def __init__(self, width: int, config: SacConfig, init: MemberStreams, device: torch.device) -> None:
-        super().__init__()
-        self.net = PopulationMLP((width, *config.hidden, 1), generators=[*init.generators] * 2, device=device)
-
-    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Values (2, P, B)."""
-        pairs = torch.cat([obs, action], dim=-1)
-        # One population of 2·P networks, so that an accelerator launches half the kernels.
-        values: Tensor = self.net(pairs.repeat(2, 1, 1))
-        return values.view(2, *pairs.shape[:2])
 
 
 # ----------------------------------------------------------------- the agent
@@ -174,14 +148,14 @@ class Sac(CheckedModule):
     def __init__(self, host: Host, config: SacConfig | None = None) -> None:
         super().__init__()
         self.config = config = config or SacConfig()
-        self.action_space = space = _checked_space(host.action_space)
+        self.action_space = space = continuous_actions(host.action_space, "SAC")
         self.members, self.device, self.discount = host.members, host.device, host.discount
         self.obs_width, self.action_width = state_width(host.observation_space), action_width(space)
         self.target_entropy = -float(self.action_width) if config.target_entropy is None else config.target_entropy
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.actor = Actor(self.obs_width, space, config, init, host.device)
-        self.critic = TwinCritic(self.obs_width + self.action_width, config, init, host.device)
+        self.critic = TwinCritic(self.obs_width + self.action_width, config.hidden, init, host.device)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.zeros(host.members, device=host.device))
 
@@ -199,7 +173,7 @@ class Sac(CheckedModule):
     def draw_noise(self, batch_size: int) -> UpdateNoise:
         """Fresh noise for one update, each member's from its own stream."""
         shape = (self.members, 1 + self.config.policy_frequency, batch_size, self.action_width)
-        target, *actor = self.update_streams.draw(_normal, torch.empty(shape, device=self.device)).unbind(1)
+        target, *actor = self.update_streams.draw(normal, torch.empty(shape, device=self.device)).unbind(1)
         return UpdateNoise(target, torch.stack(actor))
 
     def next_kind(self) -> int:
@@ -223,20 +197,21 @@ class Sac(CheckedModule):
     def update_critic(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """One step of the critics, and the target critics a little after them."""
         self.actor.resample(self.update_streams)
-        loss, values = self.critic_loss(batch, self.target(batch, bonus, noise))
-        self.critic_adam.descend(loss.sum())
+        loss, figures = self.critic_loss(batch, self.target(batch, bonus, noise))
+        self.critic_adam.descend(loss)
         self.follow()
-        return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
+        return figures
 
     @torch.no_grad()
     def follow(self) -> None:
         """Move the target critics a little towards the critics."""
         torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
-    def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared errors of both critics (P,), and their values (2, P, B)."""
+    def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Squared errors of both critics, summed over P, and figures (P,)."""
         values = self.critic(self._flat(batch.obs), self._flat(batch.action))
-        return (values - target).square().mean(-1).sum(0), values
+        loss = (values - target).square().mean(-1).sum(0)
+        return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
     @torch.no_grad()
     def target(self, batch: Batch, bonus: Tensor, noise: Tensor) -> Tensor:
@@ -250,22 +225,23 @@ class Sac(CheckedModule):
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""
         self.actor.resample(self.update_streams)
-        loss, entropy = self.actor_loss(batch, noise)
-        alpha = self.log_alpha.exp()
-        self.actor_adam.descend(loss.sum())
+        loss, slope, figures = self.actor_loss(batch, noise)
+        self.actor_adam.descend(loss)
         # With the log densities from before the actor's step: another pass would move α by less than its own noise.
-        self.temperature_adam.descend((alpha * (entropy.detach() - self.target_entropy)).sum())
-        figures = {"actor_loss": loss.detach(), "entropy": entropy.detach(), "alpha": alpha.detach()}
+        self.temperature_adam.step([slope])
         if isinstance(self.actor.net, NoisyMLP):
             figures["weight_noise"] = self.actor.net.noise_size().detach()
         return figures
 
-    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """What the actor lowers, and its entropy, each (P,)."""
+    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """What the actor lowers, summed over P; the slope of α·(entropy − target) along log α (P,); figures (P,)."""
         obs = self._flat(batch.obs)
         action, log_prob = self.actor.sample(obs, noise)
-        alpha = self.log_alpha.detach().exp()[:, None]
-        return (alpha * log_prob - self.critic(obs, action).amin(0)).mean(-1), -log_prob.mean(-1)
+        alpha = self.log_alpha.detach().exp()
+        loss = (alpha[:, None] * log_prob - self.critic(obs, action, frozen=True).amin(0)).mean(-1)
+        entropy = -log_prob.detach().mean(-1)
+        slope = alpha * (entropy - self.target_entropy)
+        return loss.sum(), slope, {"actor_loss": loss.detach(), "entropy": entropy, "alpha": alpha}
 
     # ------------------------------------------------------------------- act
 
@@ -273,23 +249,19 @@ class Sac(CheckedModule):
     def act(self, obs: Tensor, deterministic: bool = False) -> Tensor:
         """Actions (P, E, *action_shape) for obs (P, E, *obs_shape); `deterministic` takes the middle, tanh(μ)."""
         flat = self._flat(obs)
-        if flat.shape[0] != self.members or flat.shape[-1] != self.obs_width:
-            raise ValueError(
-                f"obs has {flat.shape[0]} members of {flat.shape[-1]} features, but this agent has {self.members} of "
-                f"{self.obs_width}: give (members, environments, *observation shape)"
-            )
+        check_vectors(flat, self.members, self.obs_width)
         if not deterministic:
             self.actor.resample(self.act_streams)
         u, log_std = self.actor.distribution(flat, still=deterministic)
         if not deterministic:
-            u = u + log_std.exp() * self.act_streams.draw(_normal, u)
+            u = u + log_std.exp() * self.act_streams.draw(normal, u)
         return self._in_space(self.actor.squash(u))
 
     @torch.no_grad()
     def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
         """Exploring actions (P, B, *action_shape) drawn from the asker's streams; nothing of the agent moves."""
         u, log_std = self.actor.distribution(self._flat(obs))
-        return self._in_space(self.actor.squash(u + log_std.exp() * streams.draw(_normal, u)))
+        return self._in_space(self.actor.squash(u + log_std.exp() * streams.draw(normal, u)))
 
     @torch.no_grad()
     def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
@@ -302,13 +274,10 @@ class Sac(CheckedModule):
     def act_randomly(self, envs: int = 1) -> Tensor:
         """Actions (P, E, *action_shape) uniform over the space, for the burn-in."""
         shape = (self.members, envs, self.action_width)
-        uniform = self.act_streams.draw(_uniform, torch.empty(shape, device=self.device))
-        low, high = self.actor.get_buffer("low"), self.actor.get_buffer("high")
-        return self._in_space((low + uniform * (high - low)).clamp(low, high))
+        return self._in_space(self.actor.at(self.act_streams.draw(uniform, torch.empty(shape, device=self.device))))
 
     def _flat(self, x: Tensor) -> Tensor:
-        """Observations or actions (P, B, …) as the vectors (P, B, k) that the networks take."""
-        return (x.flatten(2) if x.dim() > 2 else x.unsqueeze(-1)).to(self.log_alpha.dtype)
+        return as_vectors(x, self.log_alpha.dtype)
 
     def _in_space(self, action: Tensor) -> Tensor:
         return action.reshape(*action.shape[:2], *self.action_space.shape)
@@ -322,28 +291,3 @@ class Sac(CheckedModule):
     def set_extra_state(self, state: Any) -> None:
         """Continue the schedule where it stood."""
         self.updates = int(state)
-
-
-# ---------------------------------------------------------------- small parts
-
-
-def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(like.shape, generator=generator, device=like.device)
-
-
-def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.rand(like.shape, generator=generator, device=like.device)
-
-
-def _checked_space(space: gym.Space[Any]) -> gym.spaces.Box:
-    if not isinstance(space, gym.spaces.Box):
-        raise TypeError(
-            f"action space {space} is not continuous: SAC draws actions from a squashed Gaussian and needs a Box; "
-            "use an agent for discrete actions"
-        )
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all() and (space.low < space.high).all()):
-        raise ValueError(
-            f"action space {space} must have finite bounds, low below high, in every dimension: SAC scales its actions "
-            "to them; give the environment such bounds with gymnasium.wrappers.TransformAction"
-        )
-    return space

@@ -65,6 +65,7 @@ class LinearCounts(Counts):
     """Σⱼ z(s)·z(sⱼ) from one feature vector per member and outcome."""
 
     total: Tensor  # (P, 2, M) float64: large terms of both signs nearly cancel where a state has no neighbour
+    compilable = ("project",)
 
     def __init__(self, features: RandomFeatures) -> None:
         members, device = len(features.bandwidth), features.bandwidth.device
@@ -74,9 +75,17 @@ class LinearCounts(Counts):
 
     def raw(self, states: Tensor) -> Tensor:
         """z(s)·Z for both outcomes, (P, B, 2)."""
+        if states.device.type != "cpu":
+            return self.project(self.features.angles(states))
         z_PBM: Tensor = self.features(states).double()
-        if states.device.type == "cpu":
-            return torch.stack([z @ total.T for z, total in zip(z_PBM, self.total, strict=True)]).float()
+        return torch.stack([z @ total.T for z, total in zip(z_PBM, self.total, strict=True)]).float()
+
+    def project(self, angle: Tensor) -> Tensor:
+        """z·Z for both outcomes, (P, B, 2), from the angles of z."""
+        z_PBM = self.features.waves(angle, self.features.phase[:, None, :]).double()
+        if torch.compiler.is_compiling():
+            # As sums, which a compiler joins with the cosines: features are never written to memory.
+            return torch.stack([(z_PBM * self.total[:, x, None]).sum(-1) for x in OUTCOMES], dim=-1).float()
         return (z_PBM @ self.total.transpose(1, 2)).float()
 
     def clear(self, member: int) -> None:

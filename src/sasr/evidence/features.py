@@ -85,20 +85,29 @@ class RandomFeatures(nn.Module):
 
     def of_member(self, member: int, states: Tensor) -> Tensor:
         """Features (n, M) of one member's states (n, k)."""
-        return self._finish((states / self.bandwidth[member]), self.frequency[member], self.phase[member])
+        return self.waves(self._turn(states / self.bandwidth[member], self.frequency[member]), self.phase[member])
 
     def forward(self, states: Tensor) -> Tensor:
         """Features (P, B, M) of states (P, B, k)."""
         if states.device.type == "cpu":
             # One product per member: a batched product may split its work by P, and then P would change the last bits.
+            if len(states) == 1:
+                return self.of_member(0, states[0]).unsqueeze(0)
             return torch.stack([self.of_member(p, own) for p, own in enumerate(states)])
-        return self._finish(states / self.bandwidth[:, None, None], self.frequency, self.phase[:, None, :])
+        return self.waves(self.angles(states), self.phase[:, None, :])
 
-    def _finish(self, scaled: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
-        with full_float32(), torch.autocast(scaled.device.type, enabled=False):
-            angle = scaled.float() @ frequency
+    def angles(self, states: Tensor) -> Tensor:
+        """Wᵀs/h of states (P, B, k) by a batched product, before phases: (P, B, M), or half as many where paired."""
+        return self._turn(states / self.bandwidth[:, None, None], self.frequency)
+
+    def waves(self, angle: Tensor, phase: Tensor) -> Tensor:
+        """Features from angles, which are overwritten."""
         if self.form == "paired":
             wave = torch.cat([torch.cos(angle), torch.sin(angle)], dim=-1)
         else:
             wave = angle.add_(phase).cos_()
         return wave.mul_(math.sqrt(2.0 / self.count))
+
+    def _turn(self, scaled: Tensor, frequency: Tensor) -> Tensor:
+        with full_float32(), torch.autocast(scaled.device.type, enabled=False):
+            return scaled.float() @ frequency

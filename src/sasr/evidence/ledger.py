@@ -80,6 +80,13 @@ class Ledger(nn.Module):
             self.until_rebuild[member] -= 1
             self.estimator.remove(member, outcome, self.normaliser.of_member(member, state))
 
+    def forget(self) -> None:
+        """The replay buffer that the marks were on is gone: no evidence is left, statistics of states are."""
+        cast(ReplayFlags, self.store).flags.zero_()
+        for member in range(len(self.until_rebuild)):
+            self.estimator.clear(member)
+        self.until_rebuild.fill_(1)
+
     def rebuild(self, member: int) -> None:
         """Renew one member's standardisation and bandwidth and sum its retained states anew."""
         store = cast(Retained, self.store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 CONSTANT = 1e-8  # a feature whose spread is below this share of its size is called constant
@@ -38,21 +39,23 @@ class StateNormaliser(nn.Module):
         # In numpy: a handful of small operations for every step, and numpy's cost a fifth of torch's.
         count, own_mean, own_spread = self.count.numpy(), self.mean.numpy(), self.spread.numpy()
         x = states.numpy().astype(np.float64)
-        if valid is None:
-            new = np.full((len(x), 1), float(x.shape[1]))
+        weight = None if valid is None else valid.numpy()[..., None]
+        if weight is None:
+            new: NDArray[np.float64] | float = float(x.shape[1])
+            mean = x[:, 0] if x.shape[1] == 1 else x.sum(1) / new
         else:
-            weight = valid.numpy()[..., None]
             new = weight.sum(1).astype(np.float64)
             x = np.where(weight, x, 0.0)  # 0 · NaN would still be NaN
-        mean = x.sum(1) / np.maximum(new, 1.0)
+            mean = x.sum(1) / np.maximum(new, 1.0)
         delta = mean - own_mean
-        share = new / np.maximum(count[:, None] + new, 1.0)
-        own_spread += delta * delta * (count[:, None] * share)
+        before = count[:, None]
+        share = new / np.maximum(before + new, 1.0)
+        own_spread += delta * delta * (before * share)
         if x.shape[1] > 1:  # one state has no spread of its own
             off = x - mean[:, None]
-            own_spread += (off * off * (1.0 if valid is None else weight)).sum(1)
+            own_spread += (off * off * (1.0 if weight is None else weight)).sum(1)
         own_mean += delta * share
-        count += new[:, 0]
+        count += new if isinstance(new, float) else new[:, 0]
 
     def freeze(self, member: int) -> None:
         """From now on map this member's states by the statistics as they are."""

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
 
 from sasr.experience.growing import GrowingModule
-from sasr.experience.spaces import state_dtype
+from sasr.experience.spaces import action_dtype, array_shape, state_dtype
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.randomness import MemberStreams
 
 _RINGS = ("obs", "action", "reward", "terminated", "truncated", "aside")
-_HEADROOM = 0.9  # share of the free memory a replay may take; networks, batches and the system need some
+HEADROOM = 0.9
+"""Share of the free memory that stored steps may take; networks, batches and the system need some."""
 
 
 class Replay(GrowingModule):
@@ -27,6 +27,7 @@ class Replay(GrowingModule):
     A step's next observation is the next step's observation, so each is stored once. Where the next step starts
     elsewhere (a new episode, or environments that were restarted), the observation it led to is kept aside.
 
+    >>> import gymnasium as gym
     >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
     >>> replay = Replay(Host(observation_space=box, action_space=box), capacity=100)
     >>> zeros, no = torch.zeros(1, 1, 3), torch.zeros(1, 1, dtype=torch.bool)
@@ -46,6 +47,7 @@ class Replay(GrowingModule):
     offset: Tensor  # (P, 1) int64, where a member's slots begin among those of all
     position: Tensor  # (2,) int64, `cursor` and `filled` on the device, where a captured graph can see them move
     finals: Tensor  # (F, *obs_shape) a ring: serial number n is in row n mod F
+    compilable = ("gather",)
 
     def __init__(self, host: Host, *, capacity: int = 1_000_000, truncation_is_terminal: bool = False) -> None:
         """Allocate everything.
@@ -64,10 +66,10 @@ class Replay(GrowingModule):
         # One row more than are valid: the newest step's next observation is there before its own step is.
         self.rows = capacity // E + 1
         self.capacity = self.rows * E
-        obs_shape, action_shape = _shape(host.observation_space), _shape(host.action_space)
+        obs_shape, action_shape = array_shape(host.observation_space), array_shape(host.action_space)
         kinds: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "obs": (obs_shape, state_dtype(host.observation_space)),
-            "action": (action_shape, _action_dtype(host.action_space)),
+            "action": (action_shape, action_dtype(host.action_space)),
             "reward": ((), torch.float32),
             "terminated": ((), torch.bool),
             "truncated": ((), torch.bool),
@@ -78,15 +80,16 @@ class Replay(GrowingModule):
         for name, (shape, dtype) in kinds.items():
             # Growing, though they never do: a saved state has only the rows that hold something.
             self.register_growing(name, torch.zeros((P, self.rows, E, *shape), dtype=dtype, device=host.device), axis=1)
-        self.register_growing(
-            "finals", torch.zeros((64, *obs_shape), dtype=kinds["obs"][1], device=host.device), axis=0
-        )
+        # Room for episodes of 100 steps: when it grows, updates that read it have to be compiled and captured anew.
+        finals = (max(64, P * self.capacity // 100), *obs_shape)
+        self.register_growing("finals", torch.zeros(finals, dtype=kinds["obs"][1], device=host.device), axis=0)
         self.streams = MemberStreams(host.seeds, "replay", host.device)
         first = torch.arange(P, device=host.device)[:, None] * self.capacity
         self.register_buffer("offset", first, persistent=False)
         self.register_buffer("position", torch.zeros(2, dtype=torch.int64, device=host.device), persistent=False)
         # What the newest step led to, where steps come from: compared with the next step's start without a wait.
         self.newest = torch.zeros((P, E, *obs_shape), dtype=kinds["obs"][1])
+        self.first_slots = torch.arange(E).repeat(P, 1)
         # Counters are plain ints: nothing waits for the device to know where to write. They travel as extra state.
         self.cursor = 0  # the row that the next step is written to
         self.filled = 0  # rows that hold a step
@@ -141,10 +144,10 @@ class Replay(GrowingModule):
     def _keep_aside(self, row: int, obs: Tensor) -> None:
         """Save the next observations of the step before `row` where `obs`, which takes their place, is another."""
         # Compared, and not told by the end of an episode: right for any sequence of steps.
+        if np.array_equal(self.newest.numpy(), obs.numpy()):
+            return
         p, e = (self.newest != obs).flatten(2).any(-1).nonzero(as_tuple=True)
         count = len(p)
-        if count == 0:
-            return
         self._make_room(count)
         serial = torch.arange(self.kept, self.kept + count, device=self.device)
         self.finals[serial % len(self.finals)] = self.newest[p, e].to(self.device)
@@ -184,6 +187,10 @@ class Replay(GrowingModule):
             lambda like, g: torch.rand(like.shape, generator=g, device=like.device, dtype=like.dtype),
             torch.empty((self.members, batch_size), device=self.device, dtype=torch.float64),
         )
+        return self.gather(uniform)
+
+    def gather(self, uniform: Tensor) -> Batch:
+        """The steps (P, B) that numbers in [0, 1) stand for."""
         cursor, filled = self.position[0], self.position[1]
         age = (uniform * (filled * self.envs)).long() + 1
         slot = (cursor * self.envs - age) % self.capacity  # slots are in order of time: row by row
@@ -214,7 +221,7 @@ class Replay(GrowingModule):
         return torch.where(is_aside, kept, following)  # no branch on the device's data, so nothing waits for it
 
     def _slots_of(self, row: int) -> Tensor:
-        return (row * self.envs + torch.arange(self.envs)).repeat(self.members, 1)
+        return self.first_slots + row * self.envs
 
     # ---------------------------------------------------------------- borders
 
@@ -270,16 +277,6 @@ class Replay(GrowingModule):
 # ---------------------------------------------------------------- small parts
 
 
-def _shape(space: gym.Space[Any]) -> tuple[int, ...]:
-    if space.shape is None:
-        raise TypeError(f"space {space} has no array shape to store; flatten it first, as sasr.tasks does")
-    return tuple(space.shape)
-
-
-def _action_dtype(space: gym.Space[Any]) -> torch.dtype:
-    return torch.float32 if isinstance(space, gym.spaces.Box) else torch.int64
-
-
 def free_bytes(device: torch.device) -> int:
     """Memory that can be allocated on a device now, without pushing anything out."""
     if device.type == "cuda":
@@ -300,9 +297,9 @@ def _check_memory(bytes_per_slot: int, slots: int, capacity: int, host: Host) ->
     """Raise if a replay of all members does not fit, before any of it is allocated."""
     # Observations kept aside are not in here: one an episode, and nobody knows yet how long episodes are.
     needed, free = bytes_per_slot * slots, free_bytes(host.device)
-    if needed <= _HEADROOM * free:
+    if needed <= HEADROOM * free:
         return
-    fits = int(_HEADROOM * free) // bytes_per_slot - host.envs
+    fits = int(HEADROOM * free) // bytes_per_slot - host.envs
     fix = f"capacity={fits} would fit, or" if fits >= host.envs else "no capacity would fit:"
     raise ValueError(
         f"capacity={capacity} for {host.members} members needs {needed / 2**30:,.1f} GiB of replay, but {host.device} "

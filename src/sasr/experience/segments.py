@@ -97,6 +97,7 @@ class Segmenter(GrowingModule):
         self.reward_above = reward_above
         self.max_steps = max_steps
         shape = (members, envs)
+        self.everyone = np.ones(shape, np.bool_).nonzero()
         self.register_growing("open_items", torch.zeros((*shape, FIRST_CAPACITY, *item_shape), dtype=dtype), axis=2)
         self.register_buffer("length", torch.zeros(shape, dtype=torch.int64))
         self.register_buffer("was_hit", torch.zeros(shape, dtype=torch.bool))
@@ -127,12 +128,15 @@ class Segmenter(GrowingModule):
         was_hit[close], length[close] = False, 0
         return closed
 
+    def drop(self, broken: Tensor) -> None:
+        """Forget the open segments of some environments (P, E)."""
+        self.length[broken], self.was_hit[broken] = 0, False
+
     def _record(self, items: NDArray[np.generic], valid: Flags | None) -> None:
         """Append one item to the open segment of every environment that took a real step."""
         length = self.length.numpy()
         # Every segment grows by at most one item a step, so one look at the lengths is enough.
         self.grow("open_items", int(length.max()) + 1)
-        everyone = np.ones(length.shape, np.bool_) if valid is None else valid
-        p, e = everyone.nonzero()
+        p, e = self.everyone if valid is None else valid.nonzero()
         self.open_items.numpy()[p, e, length[p, e]] = items[p, e]
-        length += everyone
+        length[p, e] += 1

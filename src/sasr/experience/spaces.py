@@ -36,6 +36,18 @@ def state_dtype(space: gym.Space[Any]) -> torch.dtype:
     return torch.uint8 if space.dtype == np.uint8 else torch.float32
 
 
+def array_shape(space: gym.Space[Any]) -> tuple[int, ...]:
+    """The shape that observations or actions of a space are stored in."""
+    if space.shape is None:
+        raise TypeError(f"space {space} has no array shape to store; flatten it first, as sasr.tasks does")
+    return tuple(space.shape)
+
+
+def action_dtype(space: gym.Space[Any]) -> torch.dtype:
+    """The type actions are kept in."""
+    return torch.float32 if isinstance(space, gym.spaces.Box) else torch.int64
+
+
 def action_width(space: gym.Space[Any]) -> int:
     """Number of entries of a flattened action; a discrete action is one-hot."""
     if isinstance(space, gym.spaces.Discrete):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-_BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
+_BETA_1, _BETA_2 = 0.9, 0.999
 
 
 class Adam(nn.Module):
@@ -16,9 +16,32 @@ class Adam(nn.Module):
 
     compilable = ("step",)
 
-    def __init__(self, parameters: Sequence[nn.Parameter], *, lr: float) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        *,
+        lr: float | Tensor,
+        epsilon: float = 1e-8,
+        max_norm: float | None = None,
+    ) -> None:
+        """Start with moments of 0.
+
+        Args:
+            parameters: What to learn.
+            lr: The step size; a tensor () on the parameters' device may be changed in place, also for a captured graph.
+            epsilon: Added to the root of the second moment.
+            max_norm: The longest gradient of a member, over all parameters, whose first axis must be the members';
+                a longer one is shortened to it.
+        """
         super().__init__()
-        self.lr = lr
+        if max_norm is not None and len({len(parameter) for parameter in parameters}) > 1:
+            raise ValueError(f"max_norm={max_norm} is for each member, but the parameters' first axes differ in length")
+        self.lr: float | Tensor
+        if isinstance(lr, Tensor):
+            self.register_buffer("lr", lr)
+        else:
+            self.lr = lr
+        self.epsilon, self.max_norm = epsilon, max_norm
         self.parameters_in_order = tuple(parameters)  # a tuple: their owner registers them, this module does not
         for index, parameter in enumerate(parameters):
             self.register_buffer(f"mean_{index}", torch.zeros_like(parameter))
@@ -38,6 +61,8 @@ class Adam(nn.Module):
     @torch.no_grad()
     def step(self, gradients: list[Tensor]) -> None:
         """Move the parameters against their gradients."""
+        if self.max_norm is not None:
+            gradients = shortened(gradients, self.max_norm)
         if torch.compiler.is_compiling():
             self._step_plainly(gradients)
             return
@@ -54,7 +79,7 @@ class Adam(nn.Module):
             beta2=_BETA_2,
             lr=self.lr,
             weight_decay=0.0,
-            eps=_EPSILON,
+            eps=self.epsilon,
             maximize=False,
         )
 
@@ -68,4 +93,11 @@ class Adam(nn.Module):
             mean.lerp_(gradient, 1.0 - _BETA_1)
             square.mul_(_BETA_2).addcmul_(gradient, gradient, value=1.0 - _BETA_2)
             size = self.lr / (1.0 - _BETA_1**steps)
-            parameter.sub_(size * mean / ((square / (1.0 - _BETA_2**steps)).sqrt() + _EPSILON))
+            parameter.sub_(size * mean / ((square / (1.0 - _BETA_2**steps)).sqrt() + self.epsilon))
+
+
+def shortened(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
+    """Gradients (P, …) of each member, together no longer than `max_norm`; a member's length is its own affair."""
+    square = torch.stack([own.flatten(1).square().sum(1) for own in gradients]).sum(0)
+    factor = (max_norm / (square.sqrt() + 1e-6)).clamp(max=1.0)  # torch.nn.utils.clip_grad_norm_ has this 1e-6 too
+    return [own * factor.view(-1, *(1,) * (own.dim() - 1)) for own in gradients]

@@ -9,8 +9,9 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from sasr.experience.spaces import state_dtype, state_width
+from sasr.experience.spaces import state_width
 from sasr.networks.convolution import PopulationCNN
+from sasr.networks.perception import picture_axes
 
 
 class Eyes(nn.Module):
@@ -38,24 +39,24 @@ class Eyes(nn.Module):
             features: Numbers that a picture becomes.
         """
         super().__init__()
-        self.width = state_width(space)
+        self.width, self.axes = state_width(space), picture_axes(space)
         self.convolutions: PopulationCNN | None = None
-        if is_picture(space):
+        if self.axes is not None:
             assert space.shape is not None
-            *stack, height, width = space.shape
+            channel, height, width = self.axes
             self.width = features
             self.convolutions = PopulationCNN(
-                stack[0] if stack else 1, features=features, size=(height, width), generators=generators, device=device
+                1 if channel < 0 else space.shape[channel],
+                features=features,
+                size=(space.shape[height], space.shape[width]),
+                generators=generators,
+                device=device,
             )
 
     def forward(self, obs: Tensor) -> Tensor:
         """Vectors (N, B, width) of float32."""
-        if self.convolutions is not None:
-            features: Tensor = self.convolutions(obs)
-            return features
-        return obs.flatten(2).float()
-
-
-def is_picture(space: gym.Space[Any]) -> bool:
-    """Whether observations are pictures: bytes with two axes, or three of which the first is a stack of frames."""
-    return state_dtype(space) == torch.uint8 and space.shape is not None and len(space.shape) in (2, 3)
+        if self.axes is None:
+            return obs.flatten(2).float()
+        assert self.convolutions is not None
+        features: Tensor = self.convolutions(obs.movedim(-1, 2) if self.axes[0] == 2 else obs)
+        return features

@@ -172,6 +172,11 @@ class Relara(BoundShaper):
             self.proposed[self.member, slots.to(self.bound.device)] = UNKNOWN
 
     @torch.no_grad()
+    def lose_replay(self) -> None:
+        """Forget all proposals that were kept for replay slots."""
+        self.proposed.fill_(UNKNOWN)
+
+    @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """β times a proposal of the reward agent as it is now for every sampled state and action, (P, B)."""
         self.check_batch(batch)

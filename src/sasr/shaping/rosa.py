@@ -20,7 +20,7 @@ from sasr.evidence.moments import RunningMoments
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.distillation import RandomNetwork
-from sasr.networks.eyes import Eyes, is_picture
+from sasr.networks.eyes import Eyes
 from sasr.networks.layers import PopulationMLP
 from sasr.randomness import MemberStreams
 from sasr.shaping.borders import (
@@ -145,9 +145,9 @@ class Rosa(BoundShaper):
             device=device,
         ).requires_grad_(False)
         self.feature_moments = RunningMoments(host.members, max(1, config.components), device)
-        self.sees_pictures = is_picture(host.observation_space)
         space = host.observation_space
         self.actor = SwitchNetwork(space, config.hidden, self.outputs, init, device)
+        self.sees_pictures = self.actor.eyes.axes is not None
         # Network p is member p's first critic, network P + p its second: one population, half the kernels.
         self.critic = SwitchNetwork(space, config.hidden, self.outputs, [*init] * 2, device)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
@@ -212,6 +212,12 @@ class Rosa(BoundShaper):
         own = slots.to(self.bound.device)
         self.decision[self.member, own] = UNKNOWN
         self.paid[self.member, own] = 0.0
+
+    @torch.no_grad()
+    def lose_replay(self) -> None:
+        """Forget all decisions that were kept for replay slots."""
+        self.decision.fill_(UNKNOWN)
+        self.paid.zero_()
 
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:

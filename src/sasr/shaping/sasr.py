@@ -56,7 +56,7 @@ class SASR(CheckedModule):
         if self.host is not None:
             raise RuntimeError("this shaper is bound to a host already; make a new SASR for another one")
         config, device, members = self.config, host.device, host.members
-        k = state_width(host.observation_space)
+        self.obs_width = k = state_width(host.observation_space)
         if config.state_action:
             k += action_width(host.action_space)
         dtype = torch.float32 if config.state_action else state_dtype(host.observation_space)
@@ -115,7 +115,8 @@ class SASR(CheckedModule):
     def observe(self, step: Transition) -> None:
         """Record one step of every environment; a step with a NaN or a wrong width is refused and nothing changes."""
         # Steps are looked at one by one, so it is done where they come from: on an accelerator each look would wait.
-        step = Transition(**{name: part.to(CPU) for name, part in step._asdict().items() if part is not None})
+        if step.obs.device != CPU:
+            step = Transition(**{name: part.to(CPU) for name, part in step._asdict().items() if part is not None})
         self.check(step)
         states = self._states(step.obs, step.action)
         self.ledger.observe(states, step.valid)
@@ -152,6 +153,17 @@ class SASR(CheckedModule):
             for member, own in enumerate(slots.tolist()):
                 for slot in own:
                     self.ledger.release(member, slot)
+
+    def drop_episodes(self, broken: Tensor) -> None:
+        """Forget episodes (P, E) that ended without an end: how they would have gone on, nobody knows."""
+        self.segmenter.drop(broken)
+
+    @torch.no_grad()
+    def lose_replay(self) -> None:
+        """The replay buffer is empty again: with storage='flags', so is the evidence; verdicts under way go on."""
+        if self.config.storage == "flags":
+            self.ledger.forget()
+            self.segmenter.length.zero_()
 
     def _retain(self, member: int, success: bool, steps: Tensor) -> None:
         generator = self.retention_streams.member(member)
@@ -236,9 +248,8 @@ class SASR(CheckedModule):
                     f"an episode of more than {room} steps does not fit the replay buffer, whose flags are evidence; "
                     "make the buffer larger, or use storage='own'"
                 )
-        width = state_width(host.observation_space)
-        self._check_states("obs", step.obs.flatten(2), width=width, valid=step.valid)
-        self._check_states("next_obs", step.next_obs.flatten(2), width=width, valid=step.valid)
+        self._check_states("obs", step.obs.flatten(2), width=self.obs_width, valid=step.valid)
+        self._check_states("next_obs", step.next_obs.flatten(2), width=self.obs_width, valid=step.valid)
         if not np.isfinite(step.reward.numpy()).all():
             p, e = (~torch.isfinite(step.reward)).nonzero()[0].tolist()
             raise ValueError(f"reward of member {p}, environment {e} is {step.reward[p, e]}; the step is refused")

@@ -145,6 +145,41 @@ class Population:
         self.send(actions)
         return self.receive()
 
+    def save(self) -> dict[str, NDArray[Any]]:
+        """What `restore` brings the environments back from, as plain arrays: how episodes began and what was done."""
+        self._check_quiet("save()")
+        if not self.workers:
+            with self._blame():
+                return self._only_stepper().save()
+        self._command(w.SAVE)
+        self._await()
+        return {key: array for letter in self._letters for key, array in w.read_letter(letter).items()}
+
+    def restore(self, saved: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+        """Go back to a saved moment by playing the episodes under way again; `observation` tells where they stand.
+
+        (P, E): the episodes that had to restart, because what was seen did not come again.
+        """
+        self._check_saved(saved)
+        self._started = True
+        self._check_quiet("restore()")
+        if not self.workers:
+            with self._blame():
+                self._only_stepper().restore(dict(saved))
+        else:
+            for letter, indices in zip(self._letters, self._share, strict=True):
+                own = {key: saved[key] for key in saved if int(key.partition(".")[0]) in indices}
+                w.write_letter(letter, own)
+            self._command(w.RESTORE)
+            self._await()
+        return self._told(self._board.restarted)
+
+    @property
+    def observation(self) -> NDArray[Any]:
+        """Where each environment stands, (P, E, *shape)."""
+        self._check_quiet("observation")
+        return self._told(self._board.observation)
+
     def close(self) -> None:
         """Close the environments and end the workers; harmless when done twice."""
         if self._closed:
@@ -211,15 +246,17 @@ class Population:
         self._bell = Bell.new()
         self._bells: list[Bell] = []
         self._reports: list[int] = []
+        self._letters: list[int] = []
         self._files += [board_file, self._bell.sleeper_end, self._bell.ringer_end]
         try:
             for index, indices in enumerate(self._share):
                 self._board.write(index, w.DONE, -1)
-                bell, report = Bell.new(), w.anonymous_file()
+                bell, report, letter = Bell.new(), w.anonymous_file(), w.anonymous_file()
                 self._bells.append(bell)
                 self._reports.append(report)
-                self._files += [bell.sleeper_end, bell.ringer_end, report]
-                ends = (board_file, report, bell.sleeper_end, self._bell.ringer_end)
+                self._letters.append(letter)
+                self._files += [bell.sleeper_end, bell.ringer_end, report, letter]
+                ends = (board_file, report, letter, bell.sleeper_end, self._bell.ringer_end)
                 brief = Brief(index, indices, shape, *ends, self.info_keys, self._spin, os.getpid(), build)
                 self._processes.append(_start(brief))
             self._await_workers(0)
@@ -299,6 +336,25 @@ class Population:
         if self._closed:
             raise RuntimeError(f"this population of {self.task} is closed: {self._closed}")
 
+    def _check_quiet(self, name: str) -> None:
+        self._check_open()
+        if not self._started:
+            raise RuntimeError(f"{name} before reset(): no episode is under way yet")
+        if self._pending:
+            raise RuntimeError(f"{name} in the middle of a step: call receive() for the one that is under way first")
+
+    def _only_stepper(self) -> Stepper:
+        assert self._stepper is not None  # there are no workers
+        return self._stepper
+
+    def _check_saved(self, saved: Mapping[str, NDArray[Any]]) -> None:
+        total, found = self.members * self.environments, len({key.partition(".")[0] for key in saved})
+        if found != total:
+            raise ValueError(
+                f"this is the memory of {found} environments, but the population has {total}: "
+                "make it with the same seeds and environments as the saved one"
+            )
+
     def _checked_actions(self, actions: NDArray[Any]) -> NDArray[Any]:
         space = self.action_space
         actions = np.asarray(actions)
@@ -331,7 +387,7 @@ def _start(brief: Brief) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", _START, json.dumps([str(Path(path).absolute()) for path in sys.path])],
         stdin=subprocess.PIPE,
-        pass_fds=(brief.board_file, brief.report_file, brief.own_bell, brief.population_bell),
+        pass_fds=(brief.board_file, brief.report_file, brief.letter_file, brief.own_bell, brief.population_bell),
         env=os.environ | _ONE_THREAD,
         start_new_session=True,
     )

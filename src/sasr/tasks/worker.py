@@ -21,11 +21,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium import spaces
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
 
 from sasr.tasks.any_environment import Env
+from sasr.tasks.episodes import Remembered
 
-RESET, STEP, CLOSE = 1, 2, 3
+RESET, STEP, CLOSE, SAVE, RESTORE = range(1, 6)
 
 # Words of a worker's line on the board.
 REQUEST, DONE, COMMAND, BUSY_WITH, FAILED, ASLEEP = range(6)
@@ -56,6 +58,7 @@ class BoardShape(NamedTuple):
             "terminated": (n, "?"),
             "truncated": (n, "?"),
             "success": (n, "?"),
+            "restarted": (n, "?"),
             "info": ((self.infos, self.environments), "f8"),
         }
 
@@ -113,7 +116,7 @@ class Board:
         self.seed, self.action, self.reward = arrays["seed"], arrays["action"], arrays["reward"]
         self.observation, self.final_observation = arrays["observation"], arrays["final_observation"]
         self.terminated, self.truncated = arrays["terminated"], arrays["truncated"]
-        self.success, self.info = arrays["success"], arrays["info"]
+        self.success, self.restarted, self.info = arrays["success"], arrays["restarted"], arrays["info"]
 
     def read(self, line: int, word: int) -> int:
         """A control word."""
@@ -202,6 +205,32 @@ def anonymous_file(size: int = 0) -> int:
     return file
 
 
+Letter = dict[str, NDArray[Any]]
+"""Memories of environments, called index.name."""
+
+
+def belongings(letter: Letter, index: int) -> Letter:
+    """What a letter says of one environment, by name."""
+    prefix = f"{index}."
+    return {key.removeprefix(prefix): array for key, array in letter.items() if key.startswith(prefix)}
+
+
+def write_letter(file: int, letter: Letter) -> None:
+    """Put a letter into a file that another process reads; arrays only, nothing that could run."""
+    words = save(letter)
+    os.truncate(file, 0)
+    for start in range(0, len(words), 2**20):
+        os.pwrite(file, words[start : start + 2**20], start)
+
+
+def read_letter(file: int) -> Letter:
+    """The letter in a file."""
+    size, words = os.fstat(file).st_size, bytearray()
+    while len(words) < size:
+        words += os.pread(file, min(size - len(words), 2**20), len(words))
+    return load(bytes(words))
+
+
 class Stepper:
     """Some environments of a population, and the board they read actions from and write what happened to."""
 
@@ -212,19 +241,18 @@ class Stepper:
         self.indices = indices
         self.info_keys = info_keys
         self.worker = worker
-        self.environments: list[Env] = []
+        self.environments: list[Remembered] = []
         for index in indices:
             self._busy(index)
-            self.environments.append(build())
+            self.environments.append(Remembered(build()))
         self._busy(IDLE)
-        self.discrete = isinstance(self.environments[0].action_space, spaces.Discrete)
 
     def reset(self) -> None:
         """Start every environment's stream of episodes from its seed."""
         board = self.board
         for index, env in zip(self.indices, self.environments, strict=True):
             self._busy(index)
-            board.observation[index], _ = env.reset(seed=int(board.seed[index]))
+            board.observation[index] = env.reset(int(board.seed[index]))
         self._busy(IDLE)
 
     def step(self) -> None:
@@ -232,12 +260,10 @@ class Stepper:
         board = self.board
         for index, env in zip(self.indices, self.environments, strict=True):
             self._busy(index)
-            # A copy, because an environment may keep the action, and this memory will hold the next one.
-            action = int(board.action[index]) if self.discrete else board.action[index].copy()
-            observation, reward, terminated, truncated, info = env.step(action)
+            observation, reward, terminated, truncated, info = env.step(board.action[index])
             board.final_observation[index] = observation
             if terminated or truncated:
-                observation, _ = env.reset()
+                observation = env.reset()
             board.observation[index] = observation
             board.reward[index] = reward
             board.terminated[index] = terminated
@@ -245,6 +271,22 @@ class Stepper:
             board.success[index] = info.get("is_success", False)
             for k, key in enumerate(self.info_keys):
                 board.info[k, index] = info.get(key, math.nan)
+        self._busy(IDLE)
+
+    def save(self) -> Letter:
+        """What `restore` needs, by environment and name."""
+        return {
+            f"{index}.{name}": array
+            for index, env in zip(self.indices, self.environments, strict=True)
+            for name, array in env.save().items()
+        }
+
+    def restore(self, letter: Letter) -> None:
+        """Bring every environment back; the board tells where they stand and whose episode had to restart."""
+        board = self.board
+        for index, env in zip(self.indices, self.environments, strict=True):
+            self._busy(index)
+            board.observation[index], board.restarted[index] = env.restore(belongings(letter, index))
         self._busy(IDLE)
 
     def close(self) -> None:
@@ -265,6 +307,8 @@ class Brief(NamedTuple):
     board: BoardShape
     board_file: int
     report_file: int
+    letter_file: int
+    """Where memories of environments are passed on, either way."""
     own_bell: int
     """The end of a pipe that the worker sleeps on."""
     population_bell: int
@@ -311,7 +355,12 @@ def _serve(brief: Brief, board: Board, own: Bell, population: Bell) -> None:
         if command == CLOSE:
             stepper.close()
             return
-        (stepper.step if command == STEP else stepper.reset)()
+        if command == SAVE:
+            write_letter(brief.letter_file, stepper.save())
+        elif command == RESTORE:
+            stepper.restore(read_letter(brief.letter_file))
+        else:
+            (stepper.step if command == STEP else stepper.reset)()
         board.done(worker, number, population)
 
 

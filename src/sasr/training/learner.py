@@ -39,6 +39,10 @@ class Learner(Protocol):
         """Take in what happened; called once per step of all environments."""
         ...
 
+    def cut(self, broken: Tensor) -> None:
+        """Episodes (P, E) under way ended without an end; the next steps there begin new ones."""
+        ...
+
     def save(self, *, replay: bool = True) -> Saved:
         """Everything needed to go on bit for bit; `replay=False` leaves the stored steps out."""
         ...

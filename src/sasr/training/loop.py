@@ -112,18 +112,22 @@ class Loop:
     # ----------------------------------------------------------- checkpoints
 
     def save(self) -> dict[str, NDArray[np.generic]]:
-        """Counters of the episodes under way, and where the environments stand."""
+        """Counters of the episodes under way, and the newest figures, which the next line of a log may need."""
+        figures = {f"figure.{k:03d}.{name}": own.cpu().numpy() for k, (name, own) in enumerate(self.figures.items())}
         return {
             "steps": np.array(self.steps),
-            "observation": self.obs,
             "open_return": self.open_return,
             "open_length": self.open_length,
             "open_success": self.open_success,
+            **figures,
         }
 
     def load(self, saved: Mapping[str, NDArray[np.generic]], restarted: NDArray[np.bool_]) -> None:
-        """Go on from saved counters; those of environments that had to restart (P, E) begin anew."""
+        """Go on from saved counters where the environments stand; those that had to restart (P, E) begin anew."""
+        self.obs = self.population.observation
         self.steps = int(saved["steps"])
         self.open_return = np.where(restarted, 0.0, saved["open_return"].astype(np.float64))
         self.open_length = np.where(restarted, 0, saved["open_length"].astype(np.int64))
         self.open_success = np.where(restarted, False, saved["open_success"].astype(np.bool_))
+        names = sorted(name for name in saved if name.startswith("figure."))  # the order that they came in
+        self.figures = {name.split(".", 2)[2]: torch.from_numpy(saved[name]) for name in names}

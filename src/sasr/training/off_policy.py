@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from sasr.agents.protocol import Agent
+from sasr.experience.growing import CheckedModule, check_state
 from sasr.experience.replay import Replay
 from sasr.experience.transition import Host, PolicyView, Transition
 from sasr.shaping.protocol import RewardShaper
 from sasr.training.accelerate import Captured, Mode, can_compile, compile_parts, fast_products, generators_of, resolve
 from sasr.training.learner import Saved
+from sasr.training.onlooker import Onlooker
 
 
 class OffPolicy:
@@ -53,7 +55,8 @@ class OffPolicy:
         if shaper is not None:
             policy = agent if isinstance(agent, PolicyView) else None
             shaper.bind(dataclasses.replace(host, replay=self.replay, policy=policy))
-        self.unobserved: Transition | None = None
+        self.onlooker = Onlooker(shaper)
+        self.waiting: Transition | None = None
         self._accelerate(resolve(accelerate, host.device))
 
     def _accelerate(self, mode: Mode) -> None:
@@ -88,20 +91,27 @@ class OffPolicy:
         return self.agent.act(obs.to(self.device), deterministic=True).cpu()
 
     def learn(self, updates: int) -> Mapping[str, Tensor]:
-        """Run updates, then show the shaper the step that was stored last: both fit in while environments step."""
+        """Store the newest step, run updates, show the shaper that step: all of it while the environments step."""
+        arrived = self._take_in(write=not self.captures_updates or updates == 0)
         figures: dict[str, Tensor] = {}
         for _ in range(updates if len(self.replay) >= self.agent.config.batch_size else 0):
             kind = self.agent.next_kind()
-            # Observations kept aside move when their store grows; a graph that reads them is captured anew.
-            key = (kind, self.replay.finals.data_ptr())
-            figures |= self._update(key, given=(kind,)) if self.captures_updates else self.update(kind)
-        if self.shaper is not None and self.unobserved is not None:
-            self.shaper.observe(self.unobserved)
-            self.unobserved = None
+            if self.captures_updates:
+                # Observations kept aside move when their store grows; a graph that reads them is captured anew.
+                key = (kind, len(arrived), self.replay.finals.data_ptr())
+                figures |= self._update(key, *arrived, given=(kind,))
+                arrived = ()
+            else:
+                figures |= self.update(kind)
+        if arrived:
+            self._write("write", *arrived)
+        self.onlooker.show()
         return figures
 
-    def update(self, kind: int) -> dict[str, Tensor]:
-        """One update, nothing but tensor work; figures to log, each (P,)."""
+    def update(self, kind: int, *arrived: Tensor) -> dict[str, Tensor]:
+        """One update, nothing but tensor work, after a step that has arrived is written; figures to log, each (P,)."""
+        if arrived:
+            self.replay.write(*arrived)
         batch = self.replay.sample_stored(self.agent.config.batch_size)
         bonus = torch.zeros_like(batch.reward) if self.shaper is None else self.shaper.shape(batch)
         noise = self.agent.draw_noise(self.agent.config.batch_size)
@@ -114,10 +124,21 @@ class OffPolicy:
         return figures
 
     def store(self, step: Transition) -> None:
-        """Put a step into the replay buffer; the shaper sees it in the next `learn`."""
+        """Take a step; it goes into the replay buffer in the next `learn`, when the environments are busy again."""
+        self._take_in()
+        self.waiting = step
+
+    def _take_in(self, write: bool = True) -> tuple[Tensor, ...]:
+        """Store the step that waits; without `write`, what has still to go to the device is returned."""
+        if self.waiting is None:
+            return ()
         if self.shaper is not None:
             self.shaper.release(self.replay.next_released())
-        self.unobserved = self.replay.add(step, write=self._write_captured if self.mode == "graph" else None)
+        arrived: list[Tensor] = []
+        put = None if self.mode != "graph" else self._write_captured if write else lambda *parts: arrived.extend(parts)
+        self.onlooker.hold(self.replay.add(self.waiting, write=put))
+        self.waiting = None
+        return tuple(arrived)
 
     def _write_captured(self, *arrived: Tensor) -> None:
         self._write("write", *arrived)
@@ -126,25 +147,32 @@ class OffPolicy:
 
     def save(self, *, replay: bool = True) -> Saved:
         """State of agent, shaper and replay, and the step that the shaper has not seen yet."""
-        saved = {"agent": dict(self.agent.state_dict())}
-        if self.shaper is not None:
-            saved["shaper"] = dict(self.shaper.state_dict())
-            step = self.unobserved._asdict() if self.unobserved else {}
-            saved["unobserved"] = {name: value for name, value in step.items() if value is not None}
+        self._take_in()
+        saved = {"agent": dict(self.agent.state_dict()), **self.onlooker.save()}
         if replay:
             saved["replay"] = dict(self.replay.state_dict())
         return saved
 
     def load(self, saved: Saved) -> None:
         """Go on from a saved state; without a saved replay, the buffer fills anew."""
+        own: dict[str, Any] = {"agent": self.agent, "shaper": self.shaper, "replay": self.replay}
+        for name, part in own.items():
+            if name in saved and isinstance(part, CheckedModule):
+                check_state(part, saved[name])
+        self.waiting = None
         self.agent.load_state_dict(saved["agent"])
-        if self.shaper is not None:
-            self.shaper.load_state_dict(saved["shaper"])
-            self.unobserved = Transition(**saved["unobserved"]) if saved["unobserved"] else None
+        self.onlooker.load(saved)
         if "replay" in saved:
             self.replay.load_state_dict(saved["replay"])
+        else:
+            self.onlooker.lose_replay()
         for captured in self._captured:
             captured.forget()
+
+    def cut(self, broken: Tensor) -> None:
+        """Episodes (P, E) under way ended without an end; the next steps there begin new ones."""
+        self._take_in()
+        self.onlooker.cut(broken)
 
 
 def share_of_bonus(reward: Tensor, bonus: Tensor) -> Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from sasr.agents.registry import agent_named
 from sasr.experience.transition import Host
@@ -21,11 +23,16 @@ from sasr.shaping.protocol import RewardShaper
 from sasr.shaping.registry import CUSTOM, shaper_named
 from sasr.shaping.sasr import SASR
 from sasr.tasks.vector import Population
+from sasr.training import checkpoint
 from sasr.training.config import TrainConfig, choose_device
 from sasr.training.evaluate import Evaluation, evaluate
 from sasr.training.learner import Learner
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
+from sasr.training.on_policy import OnPolicy, with_value_heads
+
+CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints in a run's folder."""
 
 
 class Recorder(Protocol):
@@ -115,9 +122,10 @@ class Trainer:
         self.config, self.folder, self.recorder = config, folder, recorder or Silent()
         self.device = choose_device(config.device)
         self.stopped_by: int | None = None
+        self._news: list[str] = []  # for the recorder, once the run goes on
         with ExitStack() as stack:
             self.population = stack.enter_context(
-                Population(config.task, seeds=config.seeds, environments=config.environments, workers=config.workers)
+                Population(config.task, seeds=config.seeds, environments=config.environments, workers=self._workers())
             )
             self.shaper = shaper if config.shaper == CUSTOM else make_shaper(config)
             self.learner = make_learner(config, self.population, self.shaper, self.device)
@@ -129,6 +137,12 @@ class Trainer:
             self.loop = Loop(self.population, self.learner)
             self._judges: Population | None = None
             self._stack = stack.pop_all()
+
+    def _workers(self) -> int | None:
+        # One environment steps in this process, unless an accelerator learns meanwhile.
+        alone = len(self.config.seeds) * self.config.environments == 1
+        overlaps = alone and self.device.type == "cuda" and self.config.workers is None
+        return 1 if overlaps else self.config.workers
 
     def close(self) -> None:
         """End the environments' processes."""
@@ -151,6 +165,9 @@ class Trainer:
         """Go on; True when all steps have been taken, False when a signal came first."""
         config, loop, recorder = self.config, self.loop, self.recorder
         recorder.begin(self)
+        for text in self._news:
+            recorder.notice(loop.steps, text)
+        self._news.clear()
         next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
         with self._heeding_signals():
             while not self.finished and self.stopped_by is None:
@@ -181,7 +198,7 @@ class Trainer:
     def _log(self) -> None:
         figures = self.loop.figures
         if figures:
-            values = torch.stack([value.double() for value in figures.values()]).cpu().numpy()
+            values = torch.stack([value.to(self.device).double() for value in figures.values()]).cpu().numpy()
             self.recorder.figures(self.loop.steps, dict(zip(figures, values, strict=True)))
 
     @contextmanager
@@ -207,10 +224,54 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint; a disk that is full is told and does not end the run."""
+        if self.folder is None:
+            return
+        config, steps = self.config, self.loop.steps
+        parts: dict[str, dict[str, Tensor]] = {
+            **self.learner.save(replay=config.checkpoint_replay),
+            "loop": _tensors(self.loop.save()),
+            "environments": _tensors(self.population.save()),
+        }
+        facts = {
+            "steps": steps,
+            "left_out": [] if config.checkpoint_replay else ["replay"],
+            "config": config.to_json(),
+            "recorder": self.recorder.save(),
+        }
+        try:
+            checkpoint.write(self.folder / CHECKPOINTS, parts, facts)
+        except OSError as error:
+            self.recorder.notice(steps, f"no checkpoint was written ({error}); the run goes on, the one before stays")
 
     def resume(self) -> bool:
         """Go back to the newest whole checkpoint; False if there is none."""
-        return False
+        damaged: list[tuple[Path, str]] = []
+        found = None
+        if self.folder is not None:
+            found = checkpoint.newest(self.folder / CHECKPOINTS, lambda path, why: damaged.append((path, why)))
+        steps = found.facts["steps"] if found else 0
+        if found:
+            self._go_back_to(found)
+        since = f"going on from {found.path.name}, after {steps:,} steps" if found else "there is no other one"
+        for path, why in damaged:
+            self._news.append(f"checkpoint {path} can't be used: {why}; {since}")
+            if found and path.suffix == "":
+                with suppress(OSError):
+                    checkpoint.retire(path)
+        return found is not None
+
+    def _go_back_to(self, found: checkpoint.Checkpoint) -> None:
+        _check_same_run(self.config.to_json(), found)
+        parts = {name: found.read(name) for name in found.parts}
+        loop, environments = _arrays(parts.pop("loop")), _arrays(parts.pop("environments"))
+        self.learner.load(parts)
+        restarted = self.population.restore(environments)
+        self.loop.load(loop, restarted)
+        self.learner.cut(torch.from_numpy(restarted))
+        self.recorder.load(found.facts["recorder"])
+        for p, e in np.argwhere(restarted).tolist():
+            who = f"seed {self.config.seeds[p]}, environment {e}"
+            self._news.append(f"the episode of {who} restarts: played again, it went another way than before")
 
 
 def make_shaper(config: TrainConfig) -> RewardShaper | None:
@@ -240,14 +301,38 @@ def make_learner(
     _, kind = agent_named(config.agent, population.action_space)
     asked = config.truncation_is_terminal
     wish = getattr(getattr(shaper, "config", None), "truncation_is_terminal", False)
+    terminal = wish if asked is None else asked
+    if kind.on_policy:
+        agent = kind.make(host, with_value_heads(config.agent_config or kind.config(), shaper))
+        if config.steps <= agent.steps_per_rollout:
+            raise ValueError(
+                f"steps={config.steps} ends before anything is learned from a first rollout of "
+                f"{agent.steps_per_rollout}; train for longer, or set a shorter rollout"
+            )
+        return OnPolicy(host, agent, shaper=shaper, truncation_is_terminal=terminal, accelerate=config.accelerate)
     return OffPolicy(
         host,
         kind.make(host, config.agent_config),
         shaper=shaper,
         capacity=config.steps_kept,
-        truncation_is_terminal=wish if asked is None else asked,
+        truncation_is_terminal=terminal,
         accelerate=config.accelerate,
     )
+
+
+def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def _check_same_run(config: Mapping[str, Any], found: checkpoint.Checkpoint) -> None:
+    for name in ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config"):
+        own, saved = json.loads(json.dumps(config[name])), found.facts["config"].get(name)
+        if own != saved:
+            raise ValueError(f"{name} is {own}, but {found.path} is of a run with {saved}; go on with its own settings")
 
 
 def _passed(before: int, now: int, period: int) -> bool:

@@ -1,0 +1,251 @@
+"""Soft actor-critic for discrete actions (Christodoulou, 2019), a population of P independent agents.
+
+Critics and actor say something of every action at once, so expectations over actions are sums and no action is drawn
+to learn from. Losses are summed over P and everything else is elementwise or per member, so members never touch each
+other.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+
+from sasr.agents.borders import discrete_actions, uniform
+from sasr.agents.protocol import check_batch
+from sasr.experience.growing import CheckedModule
+from sasr.experience.transition import Batch, Host
+from sasr.networks.adam import Adam
+from sasr.networks.perception import PopulationNet
+from sasr.randomness import MemberStreams
+
+# -------------------------------------------------------------------- config
+
+
+@dataclass(frozen=True, kw_only=True)
+class SacDiscreteConfig:
+    """Settings of discrete SAC. The discount is the host's."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of the actor and of each critic, where observations are vectors."""
+    features: int = 512
+    """Width of the layer after the convolutions, where observations are pictures."""
+    actor_lr: float = 3e-4
+    """Adam's step size for the actor."""
+    critic_lr: float = 3e-4
+    """Adam's step size for the critics."""
+    temperature_lr: float = 3e-4
+    """Adam's step size for log α; α starts at 1."""
+    entropy_share: float = 0.5
+    """Entropy that the temperature is tuned towards, as a share of log |A|, the most there can be, in [0, 1)."""
+    tau: float = 0.005
+    """Share of the critics that moves into the target critics at each update, in (0, 1]."""
+    batch_size: int = 256
+    """Transitions of each member in an update."""
+    burn_in: int = 5_000
+    """Steps of each member with uniformly random actions before the first update."""
+
+    def __post_init__(self) -> None:
+        for name in ("actor_lr", "critic_lr", "temperature_lr"):
+            if not getattr(self, name) >= 0.0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative; 3e-4 is the usual one")
+        for name in ("features", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if any(width < 1 for width in self.hidden):
+            raise ValueError(f"hidden={self.hidden} has a layer without units; the usual ones are (256, 256)")
+        if not 0.0 <= self.entropy_share < 1.0:
+            raise ValueError(
+                f"entropy_share={self.entropy_share} must be in [0, 1): no policy but the uniform one reaches 1, and "
+                "the temperature would rise for ever"
+            )
+        if not 0.0 < self.tau <= 1.0:
+            raise ValueError(f"tau={self.tau} must be in (0, 1]; 0.005 is the usual one")
+        if self.burn_in < 0:
+            raise ValueError(f"burn_in={self.burn_in} must not be negative; 0 learns from the first step")
+
+
+# ------------------------------------------------------------------ networks
+
+
+class TwinValues(nn.Module):
+    """Two functions for each member that value every action; network P + p is member p's second one."""
+
+    def __init__(
+        self, space: gym.Space[Any], actions: int, config: SacDiscreteConfig, init: MemberStreams, device: torch.device
+    ) -> None:
+        super().__init__()
+        self.net = _network(space, actions, config, [*init.generators] * 2, device)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Values (2, P, B, A)."""
+        values: Tensor = self.net(obs.repeat(2, *(1,) * (obs.dim() - 1)))
+        return values.view(2, *obs.shape[:2], -1)
+
+
+def _network(
+    space: gym.Space[Any],
+    actions: int,
+    config: SacDiscreteConfig,
+    generators: Sequence[torch.Generator],
+    device: torch.device,
+) -> PopulationNet:
+    # Actor and critics each have an encoder of their own: a shared one would be moved under the actor by the critics'
+    # errors, or, held to the critics alone, leave the actor with what serves them.
+    return PopulationNet(
+        space, actions, hidden=config.hidden, features=config.features, generators=generators, device=device
+    )
+
+
+# ----------------------------------------------------------------- the agent
+
+
+class SacDiscrete(CheckedModule):
+    """P soft actor-critics for discrete actions, one for each seed of the host.
+
+    >>> space = gym.spaces.Box(-1.0, 1.0, (3,))
+    >>> agent = SacDiscrete(Host(observation_space=space, action_space=gym.spaces.Discrete(4), seeds=(0, 1)))
+    >>> agent.act(torch.zeros(2, 5, 3)).shape
+    torch.Size([2, 5])
+    """
+
+    log_alpha: Tensor  # (P,)
+    compilable = ("target", "critic_loss", "actor_loss", "follow")
+
+    def __init__(self, host: Host, config: SacDiscreteConfig | None = None) -> None:
+        super().__init__()
+        self.config = config = config or SacDiscreteConfig()
+        space = discrete_actions(host.action_space, "discrete SAC")
+        self.actions, self.start = int(space.n), int(space.start)
+        self.members, self.device, self.discount = host.members, host.device, host.discount
+        self.target_entropy = config.entropy_share * math.log(self.actions)
+
+        init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
+        self.actor = _network(host.observation_space, self.actions, config, init.generators, host.device)
+        self.critic = TwinValues(host.observation_space, self.actions, config, init, host.device)
+        self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
+        self.log_alpha = nn.Parameter(torch.zeros(host.members, device=host.device))
+
+        self.actor_adam = Adam(list(self.actor.parameters()), lr=config.actor_lr)
+        self.critic_adam = Adam(list(self.critic.parameters()), lr=config.critic_lr)
+        self.temperature_adam = Adam([self.log_alpha], lr=config.temperature_lr)
+        self.act_streams = MemberStreams(host.seeds, "agent/act", host.device)
+        self.updates = 0
+
+    # ---------------------------------------------------------------- update
+
+    def draw_noise(self, batch_size: int) -> None:
+        """Nothing: expectations over actions are exact."""
+
+    def next_kind(self) -> int:
+        """Count an update; all are of one kind."""
+        self.updates += 1
+        return 0
+
+    def update(self, batch: Batch, bonus: Tensor, noise: None = None) -> dict[str, Tensor]:
+        """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
+        check_batch(batch, bonus)
+        return self.learn(batch, bonus, noise, self.next_kind())
+
+    def learn(self, batch: Batch, bonus: Tensor, noise: None, kind: int) -> dict[str, Tensor]:
+        """The update as nothing but tensor work, so that it can be compiled or captured."""
+        return self.update_critic(batch, bonus) | self.update_actor(batch)
+
+    def update_critic(self, batch: Batch, bonus: Tensor) -> dict[str, Tensor]:
+        """One step of the critics, and the target critics a little after them."""
+        loss, values = self.critic_loss(batch, self.target(batch, bonus))
+        self.critic_adam.descend(loss.sum())
+        self.follow()
+        return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Move the target critics a little towards the critics."""
+        torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
+
+    def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared errors of both critics (P,), and their values of the actions taken (2, P, B)."""
+        taken = (batch.action.long() - self.start).expand(2, -1, -1).unsqueeze(-1)
+        values = self.critic(batch.obs).gather(-1, taken).squeeze(-1)
+        return (values - target).square().mean(-1).sum(0), values
+
+    @torch.no_grad()
+    def target(self, batch: Batch, bonus: Tensor) -> Tensor:
+        """What the critics should say, (P, B): r + bonus + γ·(1 − terminated)·E[min Q′ − α·log π](s′)."""
+        log_prob = self.log_policy(batch.next_obs)
+        alpha = self.log_alpha.exp()[:, None, None]
+        value: Tensor = (log_prob.exp() * (self.target_critic(batch.next_obs).amin(0) - alpha * log_prob)).sum(-1)
+        # Only a true termination ends the return; a time limit cuts the episode, not the task.
+        return batch.reward + bonus + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
+
+    def update_actor(self, batch: Batch) -> dict[str, Tensor]:
+        """One step of the actor and of the temperature."""
+        loss, entropy = self.actor_loss(batch)
+        alpha = self.log_alpha.exp()
+        self.actor_adam.descend(loss.sum())
+        # With the entropy from before the actor's step, as in SAC.
+        self.temperature_adam.descend((alpha * (entropy.detach() - self.target_entropy)).sum())
+        return {"actor_loss": loss.detach(), "entropy": entropy.detach(), "alpha": alpha.detach()}
+
+    def actor_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What the actor lowers, and its entropy, each (P,)."""
+        log_prob = self.log_policy(batch.obs)
+        with torch.no_grad():
+            values = self.critic(batch.obs).amin(0)
+            alpha = self.log_alpha.exp()[:, None, None]
+        prob = log_prob.exp()
+        # Summed over actions: a mean over them, as some have it, would divide the step by |A| for nothing.
+        return (prob * (alpha * log_prob - values)).sum(-1).mean(-1), -(prob * log_prob).sum(-1).mean(-1)
+
+    def log_policy(self, obs: Tensor) -> Tensor:
+        """Log probabilities (P, B, A) of all actions."""
+        logits: Tensor = self.actor(obs)
+        return logits.log_softmax(-1)
+
+    # ------------------------------------------------------------------- act
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, deterministic: bool = False) -> Tensor:
+        """Actions (P, E) int64 for obs (P, E, *obs_shape); `deterministic` takes the likeliest ones."""
+        self.actor.check(obs, self.members)
+        scores: Tensor = self.actor(obs)
+        if not deterministic:
+            # The largest of log π plus Gumbel noise is a draw from π.
+            scores = scores - self.act_streams.draw(uniform, scores).log().neg().log()
+        return scores.argmax(-1) + self.start
+
+    @torch.no_grad()
+    def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
+        """Exploring actions (P, B) int64 drawn from the asker's streams; nothing of the agent moves."""
+        scores: Tensor = self.actor(obs)
+        return (scores - streams.draw(uniform, scores).log().neg().log()).argmax(-1) + self.start
+
+    @torch.no_grad()
+    def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Probabilities of actions (P, B) over those of the likeliest ones, (P, B)."""
+        scores: Tensor = self.actor(obs)
+        chosen = scores.gather(-1, (action - self.start).unsqueeze(-1)).squeeze(-1)
+        return (chosen - scores.amax(-1)).exp()
+
+    @torch.no_grad()
+    def act_randomly(self, envs: int = 1) -> Tensor:
+        """Actions (P, E) int64 uniform over the space, for the burn-in."""
+        share = self.act_streams.draw(uniform, torch.empty((self.members, envs), device=self.device))
+        # A share just below 1 may round up to the number of actions.
+        return (share * self.actions).long().clamp(max=self.actions - 1) + self.start
+
+    # ----------------------------------------------------------- checkpoints
+
+    def get_extra_state(self) -> Tensor:
+        """The number of updates so far; a tensor, so that a checkpoint needs no pickle."""
+        return torch.tensor(self.updates)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Continue counting where it stood."""
+        self.updates = int(state)

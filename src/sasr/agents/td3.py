@@ -1,0 +1,238 @@
+"""Twin delayed deep deterministic policy gradient (Fujimoto et al., 2018), a population of P independent agents.
+
+A deterministic actor that climbs the first of twin critics, seldom; targets that are smoothed over nearby actions.
+Losses are summed over P and everything else is elementwise or per member, so members never touch each other.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor
+
+from sasr.agents.borders import Bounded, as_vectors, check_vectors, continuous_actions, normal, uniform
+from sasr.agents.critics import TwinCritic
+from sasr.agents.protocol import check_batch
+from sasr.experience.growing import CheckedModule
+from sasr.experience.spaces import action_width, state_width
+from sasr.experience.transition import Batch, Host
+from sasr.networks.adam import Adam
+from sasr.networks.layers import PopulationMLP
+from sasr.randomness import MemberStreams
+
+# -------------------------------------------------------------------- config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Td3Config:
+    """Settings of TD3; the defaults are its authors', but for the burn-in, which is SAC's. The discount is the host's.
+
+    Noise is in units of half the action range, each dimension's own.
+    """
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of the actor and of each critic."""
+    actor_lr: float = 3e-4
+    """Adam's step size for the actor."""
+    critic_lr: float = 3e-4
+    """Adam's step size for the critics."""
+    tau: float = 0.005
+    """Share of the networks that moves into the target networks each time the actor learns, in (0, 1]."""
+    policy_frequency: int = 2
+    """The actor learns and the target networks follow at every this many updates."""
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise that is added to actions while exploring."""
+    smoothing_noise: float = 0.2
+    """Standard deviation of the noise that is added to the target actor's actions."""
+    smoothing_clip: float = 0.5
+    """That noise is clipped to this size."""
+    batch_size: int = 256
+    """Transitions of each member in an update."""
+    burn_in: int = 5_000
+    """Steps of each member with uniformly random actions before the first update."""
+
+    def __post_init__(self) -> None:
+        for name in ("actor_lr", "critic_lr", "exploration_noise", "smoothing_noise", "smoothing_clip"):
+            if not getattr(self, name) >= 0.0:
+                default = type(self).__dataclass_fields__[name].default
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative; the usual one is {default}")
+        for name in ("policy_frequency", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if any(width < 1 for width in self.hidden):
+            raise ValueError(f"hidden={self.hidden} has a layer without units; the usual ones are (256, 256)")
+        if not 0.0 < self.tau <= 1.0:
+            raise ValueError(f"tau={self.tau} must be in (0, 1]; 0.005 is the usual one")
+        if self.burn_in < 0:
+            raise ValueError(f"burn_in={self.burn_in} must not be negative; 0 learns from the first step")
+
+
+# ------------------------------------------------------------------ networks
+
+
+class Actor(Bounded):
+    """The deterministic policy: a = tanh(u(s))·scale + middle."""
+
+    def __init__(
+        self, obs_width: int, space: gym.spaces.Box, config: Td3Config, init: MemberStreams, device: torch.device
+    ) -> None:
+        super().__init__(space, device)
+        widths = (obs_width, *config.hidden, len(self.scale))
+        self.net = PopulationMLP(widths, generators=init.generators, device=device)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Actions (P, B, A) for obs (P, B, k), differentiable; rounding may put them a last bit past a bound."""
+        u: Tensor = self.net(obs)
+        return u.tanh() * self.scale + self.middle
+
+
+# ----------------------------------------------------------------- the agent
+
+
+class Td3(CheckedModule):
+    """P twin delayed actor-critics, one for each seed of the host.
+
+    >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
+    >>> agent = Td3(Host(observation_space=box, action_space=box, seeds=(0, 1)))
+    >>> agent.act(torch.zeros(2, 1, 3)).shape
+    torch.Size([2, 1, 3])
+    """
+
+    compilable = ("target", "critic_loss", "actor_loss", "follow")
+
+    def __init__(self, host: Host, config: Td3Config | None = None) -> None:
+        super().__init__()
+        self.config = config = config or Td3Config()
+        self.action_space = space = continuous_actions(host.action_space, "TD3")
+        self.members, self.device, self.discount = host.members, host.device, host.discount
+        self.obs_width, self.action_width = state_width(host.observation_space), action_width(space)
+
+        init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
+        self.actor = Actor(self.obs_width, space, config, init, host.device)
+        self.critic = TwinCritic(self.obs_width + self.action_width, config.hidden, init, host.device)
+        self.target_actor = copy.deepcopy(self.actor).requires_grad_(False)
+        self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
+
+        self.actor_adam = Adam(list(self.actor.parameters()), lr=config.actor_lr)
+        self.critic_adam = Adam(list(self.critic.parameters()), lr=config.critic_lr)
+
+        # Apart, so that how often one acts does not change what one learns with.
+        self.act_streams = MemberStreams(host.seeds, "agent/act", host.device)
+        self.update_streams = MemberStreams(host.seeds, "agent/update", host.device)
+        self.updates = 0  # an int and not a tensor: the schedule is decided without waiting for the device
+
+    # ---------------------------------------------------------------- update
+
+    def draw_noise(self, batch_size: int) -> Tensor:
+        """Standard normal numbers (P, B, A) that smooth one update's targets, each member's from its own stream."""
+        shape = (self.members, batch_size, self.action_width)
+        return self.update_streams.draw(normal, torch.empty(shape, device=self.device))
+
+    def next_kind(self) -> int:
+        """Count an update and say which kind it is: 0 the critics alone, 1 the actor and the targets too."""
+        self.updates += 1
+        return int(self.updates % self.config.policy_frequency == 0)
+
+    def update(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
+        check_batch(batch, bonus)
+        return self.learn(batch, bonus, noise, self.next_kind())
+
+    def learn(self, batch: Batch, bonus: Tensor, noise: Tensor, kind: int) -> dict[str, Tensor]:
+        """The update as nothing but tensor work, so that it can be compiled or captured."""
+        figures = self.update_critic(batch, bonus, noise)
+        if kind == 1:
+            figures |= self.update_actor(batch)
+            self.follow()
+        return figures
+
+    def update_critic(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """One step of both critics."""
+        loss, values = self.critic_loss(batch, self.target(batch, bonus, noise))
+        self.critic_adam.descend(loss.sum())
+        return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
+
+    def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared errors of both critics (P,), and their values (2, P, B)."""
+        values = self.critic(self._flat(batch.obs), self._flat(batch.action))
+        return (values - target).square().mean(-1).sum(0), values
+
+    @torch.no_grad()
+    def target(self, batch: Batch, bonus: Tensor, noise: Tensor) -> Tensor:
+        """What the critics should say, (P, B): r + bonus + γ·(1 − terminated)·min Q′(s′, a′), a′ near π′(s′)."""
+        next_obs = self._flat(batch.next_obs)
+        nearby = (noise * self.config.smoothing_noise).clamp(-self.config.smoothing_clip, self.config.smoothing_clip)
+        action = self.actor.clip(self.target_actor(next_obs) + nearby * self.actor.scale)
+        value: Tensor = self.target_critic(next_obs, action).amin(0)
+        # Only a true termination ends the return; a time limit cuts the episode, not the task.
+        return batch.reward + bonus + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
+
+    def update_actor(self, batch: Batch) -> dict[str, Tensor]:
+        """One step of the actor up the first critic."""
+        loss = self.actor_loss(batch)
+        self.actor_adam.descend(loss.sum())
+        return {"actor_loss": loss.detach()}
+
+    def actor_loss(self, batch: Batch) -> Tensor:
+        """What the actor lowers, (P,)."""
+        obs = self._flat(batch.obs)
+        return -self.critic.first(obs, self.actor(obs)).mean(-1)
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Move the target networks a little towards the networks."""
+        for slow, fast in ((self.target_actor, self.actor), (self.target_critic, self.critic)):
+            torch._foreach_lerp_(list(slow.parameters()), list(fast.parameters()), self.config.tau)
+
+    # ------------------------------------------------------------------- act
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, deterministic: bool = False) -> Tensor:
+        """Actions (P, E, *action_shape) for obs (P, E, *obs_shape), with noise unless `deterministic`."""
+        flat = self._flat(obs)
+        check_vectors(flat, self.members, self.obs_width)
+        action = self.actor(flat)
+        if not deterministic:
+            noise = self.act_streams.draw(normal, action)
+            action = action + noise * self.config.exploration_noise * self.actor.scale
+        return self._in_space(self.actor.clip(action))
+
+    @torch.no_grad()
+    def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
+        """Exploring actions (P, B, *action_shape) drawn from the asker's streams; nothing of the agent moves."""
+        action = self.actor(self._flat(obs))
+        noise = streams.draw(normal, action) * self.config.exploration_noise * self.actor.scale
+        return self._in_space(self.actor.clip(action + noise))
+
+    @torch.no_grad()
+    def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
+        """exp(−½·Σ((a − π(s))/σ)²), (P, B): the density of the noise that leads to an action over its largest one."""
+        width = max(self.config.exploration_noise, 1e-3) * self.actor.scale
+        off: Tensor = (self._flat(action) - self.actor(self._flat(obs))) / width
+        return (-0.5 * off.square().sum(-1)).exp()
+
+    @torch.no_grad()
+    def act_randomly(self, envs: int = 1) -> Tensor:
+        """Actions (P, E, *action_shape) uniform over the space, for the burn-in."""
+        shape = (self.members, envs, self.action_width)
+        return self._in_space(self.actor.at(self.act_streams.draw(uniform, torch.empty(shape, device=self.device))))
+
+    def _flat(self, x: Tensor) -> Tensor:
+        return as_vectors(x, self.actor.scale.dtype)
+
+    def _in_space(self, action: Tensor) -> Tensor:
+        return action.reshape(*action.shape[:2], *self.action_space.shape)
+
+    # ----------------------------------------------------------- checkpoints
+
+    def get_extra_state(self) -> Tensor:
+        """The number of updates so far; a tensor, so that a checkpoint needs no pickle."""
+        return torch.tensor(self.updates)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Continue the schedule where it stood."""
+        self.updates = int(state)

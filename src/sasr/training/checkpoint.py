@@ -1,0 +1,287 @@
+"""Checkpoints: folders of plain tensors that are whole or not there, and that run nothing when they are read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from sasr import __version__
+
+FORMAT = 1
+"""Raised when an older sasr could not read what this one writes."""
+MANIFEST = "manifest.json"
+
+_WHOLE = re.compile(r"\d{6,}")  # names of checkpoints: serial numbers
+_LEFT = re.compile(r"\d{6,}\.(partial|broken|old)")  # half written, found damaged, half removed
+_FILE = re.compile(r"[a-z][a-z_]*\.safetensors")  # nothing that could lead out of the folder
+_PIECE = 2**26  # bytes in memory at a time: a replay of some GB is never copied whole
+_DTYPES = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.uint16: "U16",
+    torch.uint32: "U32",
+    torch.uint64: "U64",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.int32: "I32",
+    torch.int64: "I64",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+}
+
+Parts = Mapping[str, Mapping[str, Tensor]]
+Problem = Callable[[Path, str], None]
+
+
+class NewerFormatError(ValueError):
+    """A checkpoint that only a newer sasr can read."""
+
+
+class DamagedError(ValueError):
+    """A checkpoint that is not what was written; the message says in which way."""
+
+
+# ---------------------------------------------------------------------- write
+
+
+def write(folder: Path, parts: Parts, facts: Mapping[str, Any], *, keep: int = 2) -> Path:
+    """Write a checkpoint into `folder` and let older ones go; the path of the new one.
+
+    It is written beside, brought to the disk and renamed, so whatever happens there is the new checkpoint or the one
+    before. An OSError, such as a full disk, comes after what was written of it is removed.
+
+    Args:
+        folder: Where the checkpoints of one run are.
+        parts: Tensors by part and name; a part becomes a file.
+        facts: Plain data for the manifest.
+        keep: How many checkpoints stay.
+    """
+    for name in parts:
+        if not _FILE.fullmatch(f"{name}.safetensors"):
+            raise ValueError(f"part {name!r} can't be a file; take lower-case letters and underscores")
+    folder.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(folder)
+    path = folder / f"{_last_serial(folder) + 1:06d}"
+    partial = path.with_suffix(".partial")
+    try:
+        partial.mkdir()
+        files = {
+            f"{name}.safetensors": _write_part(partial / f"{name}.safetensors", own) for name, own in parts.items()
+        }
+        _write_manifest(partial / MANIFEST, {"sasr": __version__, "files": files, "facts": dict(facts)})
+        _to_disk(partial)
+        partial.rename(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    _to_disk(folder)
+    _to_disk(folder.parent)
+    for old in _serials(folder)[keep:]:
+        _remove(old)
+    return path
+
+
+def retire(path: Path) -> None:
+    """Take a damaged checkpoint out of the row, where it would count as one to keep; the next write removes it."""
+    path.rename(path.with_suffix(".broken"))
+
+
+def _write_part(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """A safetensors file, piece by piece; its size and checksum."""
+    # Not by the library's writer, which makes a copy of everything in memory first.
+    header: dict[str, Any] = {}
+    end = 0
+    # Larger items first, so that every tensor starts where its dtype may: the order that the library writes, too.
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
+    for name, tensor in ordered:
+        if tensor.dtype not in _DTYPES:
+            raise TypeError(f"{name} is {tensor.dtype}, which a checkpoint can't hold; convert it first")
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    words = json.dumps(header).encode()
+    words += b" " * (-len(words) % 8)
+    size, check = 0, 0
+    with _create(path) as file:
+        for piece in _chain(len(words).to_bytes(8, "little"), words, (own for _, own in ordered)):
+            file.write(piece)
+            size, check = size + len(piece), zlib.crc32(piece, check)
+        _flush(file)
+    return {"bytes": size, "crc32": check}
+
+
+def _chain(length: bytes, header: bytes, tensors: Iterator[Tensor]) -> Iterator[bytes | memoryview]:
+    yield length
+    yield header
+    for tensor in tensors:
+        yield from _pieces(tensor.detach())
+
+
+def _pieces(tensor: Tensor) -> Iterator[memoryview]:
+    """The tensor's bytes in order, from whatever device and memory layout, never many at a time."""
+    if tensor.numel() == 0:
+        return
+    nbytes = tensor.numel() * tensor.element_size()
+    if nbytes > _PIECE:
+        rows = _PIECE * len(tensor) // nbytes
+        for part in torch.split(tensor, rows) if rows else tensor.unbind():
+            yield from _pieces(part)
+        return
+    yield tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
+def _write_manifest(path: Path, contents: Mapping[str, Any]) -> None:
+    contents = json.loads(json.dumps({"format": FORMAT, **contents}))  # tuples to lists, as they will be read
+    with _create(path) as file:
+        file.write(json.dumps({**contents, "crc32": _check_of(contents)}, indent=2).encode())
+        _flush(file)
+
+
+def _check_of(contents: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(contents, sort_keys=True).encode())
+
+
+def _create(path: Path) -> IO[bytes]:
+    return path.open("xb")
+
+
+def _flush(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _to_disk(folder: Path) -> None:
+    """Make the names in a folder last, as fsync does for the contents of a file."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _serials(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, newest first."""
+    found = [path for path in folder.iterdir() if _WHOLE.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted(found, key=lambda path: int(path.name), reverse=True)
+
+
+def _last_serial(folder: Path) -> int:
+    return max((int(path.name) for path in _serials(folder)), default=0)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for path in folder.iterdir():
+        if _LEFT.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    # Renamed first: removed halfway, it would look like a checkpoint that is damaged. Old ones that stay do no harm.
+    with suppress(OSError):
+        old = path.rename(path.with_suffix(".old"))
+        shutil.rmtree(old, ignore_errors=True)
+
+
+# ----------------------------------------------------------------------- read
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that was found whole."""
+
+    path: Path
+    facts: dict[str, Any]
+    """Plain data from the manifest."""
+    parts: frozenset[str]
+
+    def read(self, part: str) -> dict[str, Tensor]:
+        """The tensors of a part, on the CPU."""
+        if part not in self.parts:
+            raise KeyError(f"{self.path} has no part {part!r}; it has {', '.join(sorted(self.parts))}")
+        with safe_open(self.path / f"{part}.safetensors", "pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no dict)
+
+
+def newest(folder: Path, on_problem: Problem | None = None) -> Checkpoint | None:
+    """The newest whole checkpoint in `folder`; None if there is none.
+
+    `on_problem(path, reason)` is told of each one that is newer, but damaged or half written. One that a newer sasr
+    wrote raises, because going on from an older one would lose what it holds.
+    """
+    tell = on_problem or (lambda path, reason: None)
+    for path in sorted(folder.glob("*.partial")):
+        if _LEFT.fullmatch(path.name):
+            tell(path, "half written when the run ended")
+    for path in _serials(folder):
+        try:
+            return verified(path)
+        except DamagedError as error:
+            tell(path, str(error))
+    return None
+
+
+def verified(path: Path) -> Checkpoint:
+    """The checkpoint at `path`, after a look at every byte of it; raises `DamagedError` or `NewerFormatError`."""
+    contents = _read_manifest(path / MANIFEST)
+    files = contents["files"]
+    for name, expected in files.items():
+        if not _FILE.fullmatch(name):
+            raise DamagedError(f"{MANIFEST} names {name!r}, which is no file of a checkpoint")
+        _verify_file(path / name, expected)
+    return Checkpoint(path, contents["facts"], frozenset(name.removesuffix(".safetensors") for name in files))
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        contents = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise DamagedError(f"{MANIFEST} is missing") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{MANIFEST} can't be read: {error}") from None
+    if not isinstance(contents, dict):
+        raise DamagedError(f"{MANIFEST} is no manifest")
+    # Every format has this checksum, so that a damaged number is not taken for a newer one.
+    if contents.pop("crc32", None) != _check_of(contents):
+        raise DamagedError(f"{MANIFEST} does not match its checksum")
+    found = contents.get("format")
+    if isinstance(found, int) and found > FORMAT:
+        raise NewerFormatError(
+            f"{path.parent} was written by sasr {contents.get('sasr')} in format {found}, but sasr {__version__} reads "
+            f"formats up to {FORMAT}; install the newer sasr to go on with this run"
+        )
+    if found != FORMAT or not isinstance(contents.get("files"), dict) or not isinstance(contents.get("facts"), dict):
+        raise DamagedError(f"{MANIFEST} is no manifest of format {FORMAT}")
+    return contents
+
+
+def _verify_file(path: Path, expected: Any) -> None:
+    try:
+        size = path.stat().st_size
+        wanted = int(expected["bytes"])
+        if size != wanted:
+            raise DamagedError(f"{path.name} has {size:,} bytes, {wanted:,} were written")
+        with path.open("rb") as file:
+            check = 0
+            while piece := file.read(_PIECE):
+                check = zlib.crc32(piece, check)
+        if check != expected["crc32"]:
+            raise DamagedError(f"{path.name} does not match its checksum")
+        with safe_open(path, "pt"):  # refuses a header that does not cover the file exactly
+            pass
+    except FileNotFoundError:
+        raise DamagedError(f"{path.name} is missing") from None
+    except (OSError, SafetensorError, KeyError, TypeError) as error:
+        raise DamagedError(f"{path.name} can't be read: {error}") from None

@@ -1,0 +1,357 @@
+"""Checkpoints are whole or not there: cut, flipped, lost, crafted, or written to a disk that is full."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import pickle
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from sasr.training import Trainer, checkpoint
+from sasr.training.checkpoint import MANIFEST, NewerFormatError, newest, write
+from sasr.training.trainer import CHECKPOINTS
+
+from .runs import Everything, config_of, run, shaped
+
+DTYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.uint64, torch.float16, torch.float32, torch.float64]
+
+
+def parts_of(value: float = 1.0) -> dict[str, dict[str, torch.Tensor]]:
+    return {
+        "agent": {"weight": torch.full((3, 2), value), "updates": torch.tensor(7)},
+        "replay": {"obs": torch.arange(24.0).reshape(2, 3, 4)[:, :2]},  # a view with gaps
+        "unobserved": {},
+    }
+
+
+def folders(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def rewrite_manifest(path: Path, **changes: object) -> None:
+    """As a forger would who knows the checksum's rule."""
+    contents = json.loads((path / MANIFEST).read_text())
+    del contents["crc32"]
+    contents |= changes
+    contents["crc32"] = zlib.crc32(json.dumps(contents, sort_keys=True).encode())
+    (path / MANIFEST).write_text(json.dumps(contents))
+
+
+# --------------------------------------------------------------- there and back
+
+
+def test_every_kind_of_tensor_comes_back(tmp_path):
+    base = torch.randint(0, 100, (4, 6))
+    tensors = {f"{dtype} {shape}": torch.zeros(shape, dtype=dtype) for dtype in DTYPES for shape in ((), (0, 3), (5,))}
+    tensors |= {f"{dtype} strided": base.to(dtype).T[::2] for dtype in DTYPES}
+    tensors |= {"one": base, "the same memory": base[:2]}
+    found = write(tmp_path, {"agent": tensors}, {})
+    for read in (checkpoint.verified(found).read("agent"), load_file(found / "agent.safetensors")):
+        assert read.keys() == tensors.keys()
+        for name, own in tensors.items():
+            assert read[name].dtype == own.dtype
+            assert read[name].shape == own.shape
+            assert torch.equal(read[name], own), name
+
+
+def test_large_tensors_are_written_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_PIECE", 100)
+    tensors = {str(shape): torch.randn(shape) for shape in ((3, 7, 11), (40, 1), (1, 200), (77,))}
+    tensors["turned"] = torch.randn(30, 40).T
+    longest = max(len(piece) for own in tensors.values() for piece in checkpoint._pieces(own))
+    assert longest <= 100
+    read = checkpoint.verified(write(tmp_path, {"replay": tensors}, {})).read("replay")
+    assert all(torch.equal(read[name], own) for name, own in tensors.items())
+
+
+def test_facts_and_parts_come_back(tmp_path):
+    assert newest(tmp_path) is None
+    assert newest(tmp_path / "missing") is None
+    write(tmp_path / "deep" / "er", parts_of(), {"steps": 12, "recorder": {"bytes": 3}})
+    found = newest(tmp_path / "deep" / "er")
+    assert found.facts == {"steps": 12, "recorder": {"bytes": 3}}
+    assert found.parts == {"agent", "replay", "unobserved"}
+    assert found.read("unobserved") == {}
+    with pytest.raises(KeyError, match="has no part 'shaper'; it has agent, replay"):
+        found.read("shaper")
+
+
+def test_the_last_two_stay(tmp_path):
+    for value in range(4):
+        write(tmp_path, parts_of(value), {"steps": value})
+    assert folders(tmp_path) == ["000003", "000004"]
+    assert newest(tmp_path).facts["steps"] == 3
+
+
+def test_everything_is_brought_to_the_disk_before_it_counts(tmp_path, monkeypatch):
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(handle):
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        synced.append(path.name if path.is_file() else f"{path.name}/")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write(tmp_path / "checkpoints", parts_of(), {})
+    files = ["agent.safetensors", "replay.safetensors", "unobserved.safetensors", MANIFEST]
+    assert synced == [*files, "000001.partial/", "checkpoints/", f"{tmp_path.name}/"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "error"),
+    [
+        ({"../agent": {}}, "part '../agent' can't be a file"),
+        ({"agent": {"z": torch.zeros(2, dtype=torch.complex64)}}, "z is torch.complex64"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(tmp_path, parts, error):
+    with pytest.raises((ValueError, TypeError), match=error):
+        write(tmp_path, parts, {})
+    assert folders(tmp_path) == []
+
+
+# ----------------------------------------------------------------------- damage
+
+
+def flip(path: Path) -> None:
+    words = bytearray(path.read_bytes())
+    words[len(words) // 2] ^= 0x10
+    path.write_bytes(words)
+
+
+DAMAGE = {
+    "flipped": flip,
+    "cut": lambda path: os.truncate(path, path.stat().st_size - 1),
+    "empty": lambda path: os.truncate(path, 0),
+    "missing": Path.unlink,
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b" "),
+    "pickle": lambda path: path.write_bytes(pickle.dumps({"weight": 1})),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", ["agent.safetensors", "replay.safetensors", "unobserved.safetensors", MANIFEST])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path, name, damage):
+    write(tmp_path, parts_of(1.0), {"steps": 1})
+    broken = write(tmp_path, parts_of(2.0), {"steps": 2})
+    DAMAGE[damage](broken / name)
+    problems: list[tuple[Path, str]] = []
+    found = newest(tmp_path, lambda *problem: problems.append(problem))
+    if (name, damage) == (MANIFEST, "longer"):  # a blank after JSON changes nothing
+        assert found.facts["steps"] == 2
+        return
+    assert found.facts["steps"] == 1
+    assert found.read("agent")["weight"].eq(1.0).all()
+    ((path, reason),) = problems
+    assert path == broken
+    assert name in reason
+
+
+def test_any_flipped_bit_of_a_manifest_is_found(tmp_path):
+    path = write(tmp_path, parts_of(), {"steps": 123, "names": ["a", "b"]}) / MANIFEST
+    original = path.read_bytes()
+    expected = checkpoint.verified(path.parent)
+    for position in range(len(original)):
+        for bit in range(8):
+            words = bytearray(original)
+            words[position] ^= 1 << bit
+            path.write_bytes(words)
+            try:
+                assert checkpoint.verified(path.parent) == expected  # another kind of blank is no damage
+            except checkpoint.DamagedError:
+                continue
+
+
+def test_a_half_written_one_is_named_and_goes_with_the_next_write(tmp_path):
+    write(tmp_path, parts_of(), {"steps": 1})
+    for name in ("000002.partial", "000001.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "agent.safetensors").write_bytes(b"hal")
+    (tmp_path / "notes").mkdir()  # not ours
+    problems: list[str] = []
+    assert newest(tmp_path, lambda path, reason: problems.append(f"{path.name} {reason}")).facts["steps"] == 1
+    assert problems == ["000002.partial half written when the run ended"]
+    write(tmp_path, parts_of(), {"steps": 2})
+    assert folders(tmp_path) == ["000001", "000002", "notes"]
+
+
+# ---------------------------------------------------------------------- forgery
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.mkdir, (os.environ["BOMB"],)
+
+
+@pytest.mark.parametrize("words", ["pickle", "torch", "huge header", "json"])
+def test_a_crafted_file_runs_nothing_and_is_named(tmp_path, monkeypatch, words):
+    monkeypatch.setenv("BOMB", str(tmp_path / "exploded"))
+    as_torch = io.BytesIO()
+    torch.save(Bomb(), as_torch)
+    header = b'{"weight": {"dtype": "F32", "shape": [-1, 4], "data_offsets": [0, 16]}}'
+    crafted = {
+        "pickle": pickle.dumps(Bomb()),
+        "torch": as_torch.getvalue(),
+        "huge header": (2**62).to_bytes(8, "little") + b"{}",
+        "json": len(header).to_bytes(8, "little") + header + bytes(16),
+    }[words]
+    pickle.loads(pickle.dumps(Bomb()))  # it would work
+    (tmp_path / "exploded").rmdir()
+    path = write(tmp_path / "run", parts_of(), {"steps": 1})
+    (path / "agent.safetensors").write_bytes(crafted)
+    told = json.loads((path / MANIFEST).read_text())["files"]
+    told["agent.safetensors"] = {"bytes": len(crafted), "crc32": zlib.crc32(crafted)}
+    rewrite_manifest(path, files=told)
+    problems: list[str] = []
+    assert newest(tmp_path / "run", lambda _, reason: problems.append(reason)) is None
+    assert "agent.safetensors can't be read" in problems[0]
+    assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize("name", ["../secret.safetensors", "/etc/passwd", "a/b.safetensors", "agent.pt", "", ".."])
+def test_a_manifest_cannot_name_files_elsewhere(tmp_path, name):
+    save_file({"secret": torch.ones(1)}, tmp_path / "secret.safetensors")
+    path = write(tmp_path / "run", parts_of(), {})
+    rewrite_manifest(path, files={name: {"bytes": 1, "crc32": 0}})
+    problems: list[str] = []
+    assert newest(tmp_path / "run", lambda _, reason: problems.append(reason)) is None
+    assert "which is no file of a checkpoint" in problems[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"files": []}, {"facts": 3}, {"format": "1"}, {"format": 0}, {"files": {"agent.safetensors": 5}}],
+)
+def test_a_manifest_of_the_wrong_kind_is_named(tmp_path, changes):
+    rewrite_manifest(write(tmp_path, parts_of(), {}), **changes)
+    problems: list[str] = []
+    assert newest(tmp_path, lambda _, reason: problems.append(reason)) is None
+    assert len(problems) == 1
+
+
+def test_a_newer_format_is_refused_and_nothing_older_is_taken(tmp_path):
+    write(tmp_path, parts_of(), {})
+    rewrite_manifest(write(tmp_path, parts_of(), {}), format=checkpoint.FORMAT + 1, sasr="9.0")
+    with pytest.raises(NewerFormatError, match=r"000002 was written by sasr 9\.0 in format 2, but .* up to 1; install"):
+        newest(tmp_path)
+
+
+# -------------------------------------------------------------------- disk full
+
+
+def spending(real, left: list[int]):
+    """`real`, until there is nothing left; from then on the disk is full."""
+
+    def call(*args, **kwargs):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*args, **kwargs)
+
+    return call
+
+
+class FillingFile:
+    def __init__(self, file, left: list[int]):
+        self.file, self.write = file, spending(file.write, left)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.file.close()
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+
+def fill_disk_after(monkeypatch, calls: int) -> list[int]:
+    """Of opening, writing, syncing, making and renaming, only so many calls work."""
+    left = [calls]
+    opening = spending(checkpoint._create, left)
+    monkeypatch.setattr(checkpoint, "_create", lambda path: FillingFile(opening(path), left))
+    monkeypatch.setattr(os, "fsync", spending(os.fsync, left))
+    monkeypatch.setattr(Path, "rename", spending(Path.rename, left))
+    monkeypatch.setattr(Path, "mkdir", spending(Path.mkdir, left))
+    return left
+
+
+def test_a_full_disk_leaves_the_checkpoints_as_they_were_at_whichever_call_it_comes(tmp_path):
+    failures = 0
+    for calls in range(100):
+        folder = tmp_path / str(calls)
+        write(folder, parts_of(1.0), {"steps": 1})
+        with pytest.MonkeyPatch.context() as patch:
+            left = fill_disk_after(patch, calls)
+            try:
+                write(folder, parts_of(2.0), {"steps": 2})
+            except OSError:
+                failures += 1
+        found = newest(folder, lambda path, reason: pytest.fail(f"{path} {reason}"))
+        if folders(folder) == ["000001"]:
+            assert found.facts["steps"] == 1
+        else:  # the new one is in its place; only what makes it outlast a power cut failed
+            assert folders(folder) == ["000001", "000002"]
+            assert found.facts["steps"] == 2
+        if left[0] >= 0:
+            break
+    assert failures > 15
+    assert left[0] >= 0
+
+
+def test_a_run_goes_on_when_its_disk_is_full(tmp_path):
+    config = config_of(**shaped("auto"))
+    _, expected = run(config)
+    run(config, tmp_path, stop_at=60)
+    with pytest.MonkeyPatch.context() as patch:
+        recorder = Everything(stop_at=120)
+        with Trainer(config, folder=tmp_path, recorder=recorder) as trainer:
+            assert trainer.resume()
+            fill_disk_after(patch, 5)
+            assert not trainer.run()
+    (notice,) = recorder.notices
+    assert "No space left on device" in notice
+    assert "the run goes on" in notice
+    assert folders(tmp_path / CHECKPOINTS) == ["000001"]
+    _, trainer = run(config, tmp_path)
+    assert all(torch.equal(own, expected.state[name]) for name, own in trainer.state.items())
+
+
+# ------------------------------------------------------------------------- runs
+
+
+def test_a_run_with_a_damaged_checkpoint_says_so_and_goes_on_from_the_one_before(tmp_path):
+    config = config_of(**shaped("auto"))
+    whole, expected = run(config)
+    recorder, _ = run(config, tmp_path, stop_at=60)
+    recorder, _ = run(config, tmp_path, stop_at=120, events=recorder.events)
+    flip(tmp_path / CHECKPOINTS / "000002" / "shaper.safetensors")
+    (tmp_path / CHECKPOINTS / "000003.partial").mkdir()
+    recorder, trainer = run(config, tmp_path, events=recorder.events)
+    half, damaged = recorder.notices
+    assert "000003.partial can't be used: half written" in half
+    assert "000002 can't be used: shaper.safetensors does not match its checksum" in damaged
+    assert "going on from 000001, after 60 steps" in damaged
+    assert recorder.events == whole.events
+    assert all(torch.equal(own, expected.state[name]) for name, own in trainer.state.items())
+    assert folders(tmp_path / CHECKPOINTS) == ["000001", "000002"]  # the damaged one took no whole one's place
+
+
+def test_a_run_without_any_whole_checkpoint_says_so(tmp_path):
+    config = config_of(shaper="none")
+    run(config, tmp_path, stop_at=40)
+    (tmp_path / CHECKPOINTS / "000001" / MANIFEST).unlink()
+    recorder = Everything(stop_at=1)
+    with Trainer(config, folder=tmp_path, recorder=recorder) as trainer:
+        assert not trainer.resume()
+        trainer.run()
+    assert "manifest.json is missing; there is no other one" in recorder.notices[0]
