@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from sasr import Host, check_shaper
 from sasr.agents import Sac, SacConfig
+from sasr.agents.sac_discrete import SacDiscrete
+from sasr.agents.td3 import Td3
 from sasr.shaping.registry import SHAPERS
 from sasr.tasks.vector import Population
 from sasr.training import Loop, OffPolicy
@@ -60,6 +63,24 @@ def test_weight_zero_is_plain_sac_bit_for_bit_and_another_is_not() -> None:
         nothing, something = (weights_after(SHAPERS[name].make(**SMALL[name], weight=w)) for w in (0.0, 1.0))
         assert all(torch.equal(plain[key], nothing[key]) for key in plain), name
         assert not all(torch.equal(plain[key], something[key]) for key in plain), name
+
+
+@every
+@pytest.mark.parametrize(("task", "agent"), [("CartPole-v1", SacDiscrete), ("Pendulum-v1", Td3)])
+def test_other_agents_host_it_too(name: str, task: str, agent: type[Any]) -> None:
+    with Population(task, seeds=(0, 1), environments=2, workers=0) as population:
+        host = Host(
+            observation_space=population.observation_space,
+            action_space=population.action_space,
+            seeds=population.seeds,
+            envs=2,
+        )
+        config = agent(host).config
+        small = dataclasses.replace(config, hidden=(16, 16), burn_in=20, batch_size=8)
+        learner = OffPolicy(host, agent(host, small), shaper=SHAPERS[name].make(**SMALL[name]), capacity=60)
+        figures = Loop(population, learner).run(90)  # further than the replay buffer reaches back
+    assert all(torch.isfinite(figure).all() and figure.shape == (2,) for figure in figures.values())
+    assert sum(figure.startswith("shaping/") for figure in figures) >= 5
 
 
 @every
