@@ -1,4 +1,4 @@
-"""SASR inside Stable-Baselines3 on MountainCarContinuous: what `make demo` runs.
+"""SASR inside Stable-Baselines3 on MountainCarContinuous; needs pip install "sasr[sb3]" matplotlib.
 
 The car is paid only at the top of the hill, and every push costs: plain SAC learns to stand still. The one line that
 changes that is `replay_buffer_class`. Ends with a picture of what SASR has learned about the state space.

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commands import run
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -23,12 +25,50 @@ def test_links_and_pictures_exist(page: Path) -> None:
         assert target.startswith("http") or (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_engine_pages_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "engine.md").read_text(), re.DOTALL)
+def example(page: str) -> str:
+    """The first Python block of a page."""
+    code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
     assert code is not None
+    return code.group(1)
+
+
+def test_the_engine_pages_example_runs() -> None:
     names: dict[str, Any] = {}
-    exec(code.group(1), names)
+    exec(example("engine.md"), names)
     assert names["loop"].steps == 400
+
+
+def test_the_training_pages_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example("training.md"), names)
+    assert names["returns"].shape == (2, 1)
+    assert names["run"].finished
+    assert names["action"].shape == (1,)
+
+
+def test_the_report_pages_example_runs() -> None:
+    names: dict[str, Any] = {}
+    exec(example("report.md"), names)
+    assert names["low"] <= names["value"] <= names["high"]
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/training.md", "docs/report.md", "docs/doctor.md", "docs/tasks.md", "Makefile"]
+)
+def test_every_command_and_flag_named_on_a_page_exists(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / page).read_text().replace("\\\n", " ")
+    known: dict[str, str] = {}
+    for line in re.findall(r"sasr ((?:train|resume|eval|report|settings|doctor|tasks)\b[^\n`#]*)", text):
+        command, *words = line.split()
+        known[command] = known.get(command) or run(capsys, command, "--help")[1]
+        for word in words:
+            if word.startswith("--"):
+                assert re.search(rf"{word}\b", known[command]), f"{page}: sasr {command} has no {word}"
+    if page == "docs/training.md":
+        every = "".join(known[command] for command in ("train", "eval"))
+        for flag in re.findall(r"`(--[a-z-]+)", text):
+            assert re.search(rf"{flag}\b", every), f"{page} names {flag}"
 
 
 def test_the_doctors_table_is_the_stored_one() -> None:

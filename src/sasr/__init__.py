@@ -10,6 +10,7 @@ from sasr.tasks.catalogue import register as _register_tasks
 if TYPE_CHECKING:
     from sasr.evidence.bandwidth import LinearSchedule
     from sasr.experience.transition import Batch, Host, Transition
+    from sasr.run import Run, load, resume, train
     from sasr.shaping.checks import check_shaper
     from sasr.shaping.diagnosis import Diagnosis, diagnose
     from sasr.shaping.presets import SasrConfig
@@ -24,11 +25,15 @@ __all__ = [
     "Host",
     "LinearSchedule",
     "RewardShaper",
+    "Run",
     "SasrConfig",
     "Transition",
     "__version__",
     "check_shaper",
     "diagnose",
+    "load",
+    "resume",
+    "train",
 ]
 
 # Loaded at first use: a worker process that only steps an environment should not pay for torch.
@@ -39,10 +44,14 @@ _HOME = {
     "Host": "experience.transition",
     "LinearSchedule": "evidence.bandwidth",
     "RewardShaper": "shaping.protocol",
+    "Run": "run",
     "SasrConfig": "shaping.presets",
     "Transition": "experience.transition",
     "check_shaper": "shaping.checks",
     "diagnose": "shaping.diagnosis",
+    "load": "run",
+    "resume": "run",
+    "train": "run",
 }
 
 

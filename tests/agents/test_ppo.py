@@ -162,7 +162,7 @@ def test_with_one_head_a_bonus_is_reward() -> None:
 
 @pytest.mark.parametrize("harm", ["weights", "data", "nan", "seed"])
 def test_members_never_touch_each_other(harm: str) -> None:
-    shared = replace(SMALL, value_heads=2)
+    shared = replace(SMALL, value_heads=2, standardise=True)
     plain = make_learner((7, 8, 9), shared, actions=CONTINUOUS, shaper=Novelty())
     harmed = make_learner((7, 80, 9) if harm == "seed" else (7, 8, 9), shared, actions=CONTINUOUS, shaper=Novelty())
     if harm == "weights":
@@ -198,6 +198,25 @@ def test_a_seed_alone_and_in_a_population_agree() -> None:
     for key, value in member_weights(alone.agent, 0).items():
         torch.testing.assert_close(value, member_weights(crowd.agent, 0)[key], rtol=0, atol=1e-4)
     assert torch.equal(alone.rollouts.action[0], crowd.rollouts.action[0])
+
+
+# ------------------------------------------------------------------ observations
+
+
+def test_networks_see_observations_standardised_by_all_rollouts_so_far() -> None:
+    scale = torch.tensor([1e-3, 1.0, 1e4])
+    learner, plain = (make_learner((0, 1), replace(SMALL, standardise=on)) for on in (True, False))
+    seen = []
+    for _ in range(2):
+        obs = torch.randn(2, 8, 2, K, generator=torch.Generator().manual_seed(len(seen))) * scale + 5 * scale
+        seen.append(obs)
+        learner.rollouts.obs.copy_(obs)
+        learner.prepare(obs[:, -1])
+    stack = torch.cat(seen, dim=1).flatten(1, 2)  # (P, 32, K)
+    mean, std = stack.mean(1, keepdim=True), stack.std(1, keepdim=True, correction=0)
+    for ours, theirs in zip(learner.agent.net(stack), plain.agent.net((stack - mean) / std), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(learner.agent.net.value(stack), plain.agent.net.value(stack), atol=1e-2)
 
 
 # ------------------------------------------------------------------ pictures

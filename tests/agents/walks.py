@@ -15,7 +15,7 @@ from tests.conftest import box
 K = 3
 DISCRETE = gym.spaces.Discrete(4, start=2)
 CONTINUOUS = gym.spaces.Box(-0.3, 0.5, (2,))
-SMALL = PpoConfig(hidden=(16, 16), rollout=16, minibatches=4, epochs=2, entropy_weight=0.01)
+SMALL = PpoConfig(hidden=(16, 16), rollout=16, minibatches=4, epochs=2, entropy_weight=0.01, standardise=False)
 
 
 def make_learner(

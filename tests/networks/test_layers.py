@@ -92,7 +92,7 @@ def test_the_last_layer_and_convolutions_have_their_gain() -> None:
     net = PopulationMLP([4, 8, 2], generators=generators(), device=CPU)
     make_orthogonal(net.layers, generators=generators(), gain=2.0, last_gain=0.01)
     for layer, gain in zip(net.layers, (2.0, 0.01), strict=True):
-        assert float(torch.linalg.svdvals(layer.weight[1]).max()) == pytest.approx(gain, rel=1e-5)
+        assert float(torch.linalg.svdvals(layer.weight[1].detach()).max()) == pytest.approx(gain, rel=1e-5)
     conv = PopulationConv(2, 6, kernel=3, generators=generators(), device=CPU)
     make_orthogonal([conv], generators=generators(), gain=2.0)
     torch.testing.assert_close(torch.linalg.svdvals(conv.weight[0].detach().flatten(1)), torch.full((6,), 2.0))

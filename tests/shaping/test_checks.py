@@ -92,6 +92,11 @@ class FiguresOfAnotherShape(Novelty):
         return {"size": self.mean}
 
 
+class FiguresThatMove(Novelty):
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        return {"first": self.mean[:, 0]}
+
+
 def test_somebody_elses_good_shaper_passes() -> None:
     check_shaper(Novelty())
 
@@ -108,6 +113,7 @@ def test_somebody_elses_good_shaper_passes() -> None:
         (HasGradient, "must carry no gradient"),
         (Blows, "NaN or inf"),
         (FiguresOfAnotherShape, r"figure 'size' must be \(P,\)"),
+        (FiguresThatMove, "figure 'first' is a view"),
     ],
 )
 def test_each_broken_promise_is_named(shaper: type[Novelty], message: str) -> None:

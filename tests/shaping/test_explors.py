@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sasr import Transition
 from sasr.shaping.explors import ExploRS, Window
-from tests.shaping.rivals import batch_of, host_of, make, make_steps, trained
+from tests.shaping.learners import batch_of, host_of, make, make_steps, trained
 
 GAMMA = 0.99
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from sasr import Host
 from sasr.shaping.gfa_rfe import GfaRfe
 from tests.conftest import box
-from tests.shaping.rivals import Leaning, batch_of, host_of, make, make_steps, trained
+from tests.shaping.learners import Leaning, batch_of, host_of, make, make_steps, trained
 
 
 def snapshot(shaper: GfaRfe) -> list[Tensor]:

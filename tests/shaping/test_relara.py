@@ -9,7 +9,7 @@ from sasr.agents import Sac, SacConfig
 from sasr.shaping.relara import UNKNOWN, Relara
 from sasr.tasks.vector import Population
 from sasr.training import Loop, OffPolicy
-from tests.shaping.rivals import batch_of, host_of, make, make_steps, trained
+from tests.shaping.learners import batch_of, host_of, make, make_steps, trained
 
 
 def test_proposals_stay_within_one_however_far_the_state() -> None:

@@ -59,7 +59,7 @@ REAL = [
     ("WalkerKeep", 90, 300),
     ("RobotReach", 220, 100),
     ("Freeway", 40, 60),  # the console's own generator decides which actions stick
-    ("Pitfall", 330, 60),  # and goes on from game to game: here some are in their second
+    ("Pitfall", 330, 60),  # here some are in their second game
 ]
 
 
@@ -161,7 +161,7 @@ def test_a_replay_that_raises_restarts():
         live(population, 2, 0)
         saved = population.save()
         saved["0.generator"] = np.frombuffer(b"no JSON", np.uint8)
-        saved["1.began_generator"] = np.frombuffer(b'{"bit_generator": "other"}', np.uint8)
+        saved["1.began"] = np.frombuffer(b'{"bit_generator": "other"}', np.uint8)
         saved["1.seeded"] = np.array(False)
         assert population.restore(saved).all()
         live(population, 3, 0)

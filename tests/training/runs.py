@@ -127,7 +127,7 @@ def state_of(trainer: Trainer) -> dict[str, torch.Tensor]:
         "environments": trainer.population.save(),
     }
     return {
-        f"{part}.{name}": own.clone() if isinstance(own, torch.Tensor) else torch.from_numpy(own.copy())
+        f"{part}.{name}": own.cpu().clone() if isinstance(own, torch.Tensor) else torch.from_numpy(own.copy())
         for part, held in parts.items()
         for name, own in held.items()
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,6 +15,8 @@ from sasr.training.accelerate import Captured, Mode
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy
 
+from .runs import config_of, differences, run, shaped, state_of
+
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
@@ -19,12 +24,15 @@ pytestmark = [
 TINY = SacConfig(hidden=(32, 32), burn_in=100, batch_size=32)
 
 
-def trained(mode: Mode, *, steps: int = 400, shaper: str = "sasr", seeds: tuple[int, ...] = (0, 1, 2)) -> OffPolicy:
+def trained(
+    mode: Mode, *, steps: int = 400, shaper: str = "sasr", seeds: tuple[int, ...] = (0, 1, 2), shaper_config: Any = None
+) -> OffPolicy:
     config = TrainConfig(
         task="MountainCar",
         steps=steps,
         seeds=seeds,
         shaper=shaper,
+        shaper_config=shaper_config,
         agent="sac",
         agent_config=TINY,
         device="cuda",
@@ -110,3 +118,31 @@ def test_captured_updates_of_ppo_equal_plain_ones(task: str, shaper: str) -> Non
 def test_a_captured_run_of_ppo_is_reproducible() -> None:
     one, two = ppo_trained("graph").agent.state_dict(), ppo_trained("graph").agent.state_dict()
     assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_a_run_on_cuda_goes_on_from_its_checkpoint(tmp_path: Path, mode: Mode) -> None:
+    config = config_of(device="cuda", accelerate=mode, steps=300, **shaped("auto"))
+    _, stopped = run(config, tmp_path, stop_at=150)
+    with Trainer(config, folder=tmp_path) as trainer:
+        assert trainer.resume()
+        assert differences(state_of(trainer), stopped.state) == []
+        trainer.run()
+        assert trainer.finished
+        assert all(torch.isfinite(own).all() for own in trainer.learner.agent.state_dict().values())
+
+
+@pytest.mark.parametrize("shaper", ["rnd", "drnd", "explo"])
+def test_shapers_that_pay_for_novelty_are_captured_too(shaper: str) -> None:
+    options = {"explo": {"first_states": 50, "bits": 8}}.get(shaper, {"hidden": (32, 32)})
+    config = SHAPERS[shaper].config(weight=1.0, **options)
+    plain, captured = (trained(mode, shaper=shaper, shaper_config=config) for mode in ("eager", "graph"))
+    assert captured._update.graphs
+    assert all(each.graphs for each in captured._captured)  # acting, writing, updating, and taking steps in
+    for learner in ("agent", "shaper"):
+        ours, theirs = (getattr(each, learner).state_dict() for each in (plain, captured))
+        for key, value in ours.items():
+            if key.endswith("_extra_state"):
+                assert torch.equal(theirs[key], value), key
+            else:
+                torch.testing.assert_close(theirs[key], value, rtol=1e-3, atol=1e-4, msg=key)

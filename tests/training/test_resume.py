@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from sasr.agents.ppo import PpoConfig
+from sasr.agents.sac_discrete import SacDiscreteConfig
+from sasr.agents.td3 import Td3Config
 from sasr.training import TrainConfig, Trainer
 from sasr.training.trainer import CHECKPOINTS
 
@@ -20,6 +23,14 @@ RUNS: dict[str, dict[str, Any]] = {
     "authors": shaped("authors"),
     "paper": shaped("paper", scaling="density"),
     "flags": shaped("auto", storage="flags", success_rule="segments", segment_steps=7),
+    "td3": {"agent": "td3", "agent_config": Td3Config(hidden=(8, 8), burn_in=30, batch_size=16), **shaped("auto")},
+    "discrete": {
+        "task": "CartPole-v1",
+        "agent": "sac_discrete",
+        "agent_config": SacDiscreteConfig(hidden=(8, 8), burn_in=30, batch_size=16),
+        **shaped("auto"),
+    },
+    "ppo": {"agent": "ppo", "agent_config": PpoConfig(rollout=64, minibatches=2, hidden=(8, 8)), **shaped("auto")},
     "exact": shaped("paper", estimator="exact", bandwidth="median"),
 }
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sasr.agents.borders import as_vectors
+from sasr.evidence.normaliser import StateNormaliser
 from sasr.experience.spaces import state_width
 from sasr.networks.convolution import PopulationConv
 from sasr.networks.layers import PopulationLinear, PopulationMLP, make_orthogonal
@@ -18,6 +19,7 @@ from sasr.networks.perception import PopulationNet, picture_axes
 _GAIN = 2.0**0.5
 # A policy that starts nearly the same in every state need not unlearn anything first.
 _POLICY_GAIN, _VALUE_GAIN = 0.01, 1.0
+_FAR = 10.0  # deviations from the mean at which a standardised observation is clipped
 
 
 class FromVectors(nn.Module):
@@ -31,10 +33,12 @@ class FromVectors(nn.Module):
         *,
         hidden: Sequence[int],
         activation: str,
+        standardise: bool,
         generators: Sequence[torch.Generator],
         device: torch.device,
     ) -> None:
         super().__init__()
+        self.normaliser = StateNormaliser(len(generators), width, enabled=standardise, clip=_FAR, device=device)
 
         def perceptron(last: int, gain: float) -> PopulationMLP:
             net = PopulationMLP((width, *hidden, last), generators=generators, device=device, activation=activation)
@@ -58,7 +62,15 @@ class FromVectors(nn.Module):
         return values
 
     def _vectors(self, obs: Tensor) -> Tensor:
-        return as_vectors(obs, next(self.parameters()).dtype)
+        vectors: Tensor = self.normaliser(as_vectors(obs, torch.float32))
+        return vectors
+
+    def get_used_to(self, obs: Tensor) -> None:
+        """Standardise from now on by these observations (P, B, *shape) and all before them."""
+        if self.normaliser.enabled:
+            self.normaliser.observe(as_vectors(obs, torch.float32).cpu())
+            for member in range(len(obs)):
+                self.normaliser.freeze(member)
 
 
 class FromPictures(nn.Module):
@@ -95,6 +107,9 @@ class FromPictures(nn.Module):
         """Values alone."""
         return self.forward(obs)[1]
 
+    def get_used_to(self, obs: Tensor) -> None:
+        """Nothing: brightness is on one scale everywhere."""
+
 
 def actor_critic_for(
     space: gym.Space[Any],
@@ -103,6 +118,7 @@ def actor_critic_for(
     *,
     hidden: Sequence[int],
     activation: str,
+    standardise: bool,
     features: int,
     generators: Sequence[torch.Generator],
     device: torch.device,
@@ -115,6 +131,7 @@ def actor_critic_for(
         heads: Values H of a state.
         hidden: Widths of the hidden layers, for vectors.
         activation: What stands between these layers.
+        standardise: Bring each entry of a vector to mean 0 and deviation 1, by what `get_used_to` was shown.
         features: Width of the layer after the convolutions, for pictures.
         generators: One on the CPU for each of the P members.
         device: Where the weights will be.
@@ -127,6 +144,7 @@ def actor_critic_for(
         heads,
         hidden=hidden,
         activation=activation,
+        standardise=standardise,
         generators=generators,
         device=device,
     )

@@ -32,6 +32,8 @@ class PpoConfig:
     """Widths of the hidden layers of the actor and of the critic, where observations are vectors."""
     activation: str = "tanh"
     """What stands between the layers: tanh or relu."""
+    standardise: bool = True
+    """Bring vectors of observations to mean 0 and deviation 1 before the networks see them."""
     features: int = 512
     """Width of the layer after the convolutions, where observations are pictures."""
     rollout: int = 2_048
@@ -142,6 +144,7 @@ class Ppo(CheckedModule):
             self.heads,
             hidden=config.hidden,
             activation=config.activation,
+            standardise=config.standardise,
             features=config.features,
             generators=init.generators,
             device=host.device,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 _FEW = 1e-4  # the weight of the mean of 0 and variance of 1 that statistics start from
 _TINY = 1e-8
+_RECENT = 0.01  # about the last hundred batches
 
 
 class RunningMoments(nn.Module):
@@ -78,6 +79,29 @@ class ReturnSpread(nn.Module):
     def forward(self) -> Tensor:
         """The spread (P, 1) in float32, to divide rewards by."""
         return (self.moments.var + _TINY**2).sqrt().float()
+
+
+class RecentSum(nn.Module):
+    """What a reward of recent batches adds up to, on average, over the horizon of a discount: ē/(1 − γ)."""
+
+    mean: Tensor  # (P, 1)
+    begun: Tensor  # (1,) bool
+
+    def __init__(self, members: int, *, discount: float, device: torch.device) -> None:
+        super().__init__()
+        self.horizon = 1.0 / (1.0 - discount)
+        self.register_buffer("mean", torch.ones((members, 1), device=device))
+        self.register_buffer("begun", torch.zeros(1, dtype=torch.bool, device=device))
+
+    def follow(self, reward: Tensor) -> None:
+        """Move a little towards a batch's rewards (P, B); the first batch counts whole."""
+        mean = reward.mean(1, keepdim=True)
+        self.mean.copy_(torch.where(self.begun, self.mean.lerp(mean, _RECENT), mean))
+        self.begun.fill_(True)
+
+    def forward(self) -> Tensor:
+        """The sum (P, 1), to divide rewards by."""
+        return (self.mean * self.horizon).clamp(min=_TINY)
 
 
 class TransposedSpread(nn.Module):

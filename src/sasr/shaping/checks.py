@@ -66,9 +66,13 @@ def _check_update(shaper: RewardShaper, batch: Batch) -> None:
         f"update must return a mapping of figures, it returned {type(figures).__name__}"
     )
     assert _same(kept, batch), "update changed the batch it was given"
+    held = {entry.untyped_storage().data_ptr() for entry in shaper.state_dict().values() if isinstance(entry, Tensor)}
     for name, figure in figures.items():
         assert tuple(figure.shape) == (MEMBERS,), (
             f"figure {name!r} must be (P,) = ({MEMBERS},), not {tuple(figure.shape)}"
+        )
+        assert figure.untyped_storage().data_ptr() not in held, (
+            f"figure {name!r} is a view of the shaper's state, which moves on before it is logged; return a clone"
         )
 
 

@@ -9,14 +9,14 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sasr.evidence.moments import ReturnSpread, RunningMoments
+from sasr.evidence.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.distillation import Activation, RandomNetwork
+from sasr.networks.distillation import RandomNetwork
 from sasr.randomness import MemberStreams
 from sasr.shaping.novelty import NoveltyShaper, check_weight, spread
 from sasr.shaping.options import settings_of
-from sasr.shaping.rnd import check_distillation, draw_mask
+from sasr.shaping.rnd import check_distillation, draw_mask, make_scale
 
 CPU = torch.device("cpu")
 _TINY = 1e-8
@@ -38,18 +38,22 @@ class DrndConfig:
     """Widths of the targets' hidden layers; the predictor has the last one twice. Pictures have convolutions before."""
     outputs: int | None = None
     """Numbers that a random network makes of a state; None is 64, and 512 for pictures."""
-    activation: Activation = "leaky_relu"
-    """Between the layers: leaky_relu or tanh."""
-    bias: float = 0.5
-    """Standard deviation of the networks' first biases; 0, as published, makes them nearly blind to distance."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Between the layers: relu or tanh."""
+    bias: float = 1.0
+    """Size of the hidden layers' first biases over that of their inputs; 0, as published, sees directions only."""
     learning_rate: float = 3e-4
     """Adam's step size for the predictor."""
     trained_share: float = 0.25
     """Share of each batch that the predictor learns from, in (0, 1]."""
-    clip: float = 5.0
-    """Standardised states are clipped to ± this many standard deviations."""
-    spread_discount: float = 0.99
-    """Bonuses are divided by the spread of their sums with this discount; 0 is the spread of the bonuses themselves."""
+    clip: float = 10.0
+    """Standardised states are clipped to ± this many standard deviations; with the published 5, states far beyond
+    what was seen so far would look alike."""
+    normaliser: Literal["auto", "replay", "return"] = "auto"
+    """What bonuss are divided by: their recent mean over the sampled states, as a sum over the horizon (replay), or the
+    spread of their discounted sums since the beginning, as published (return). auto is return for a separate stream."""
+    horizon_discount: float = 0.99
+    """The discount γ of those sums."""
     separate_stream: bool = False
     """Keep the bonus apart from the reward, for an agent with two value heads."""
     compat: bool = False
@@ -85,7 +89,7 @@ class DRND(NoveltyShaper):
     """
 
     moments: RunningMoments
-    scale: ReturnSpread
+    scale: RecentSum | ReturnSpread | TransposedSpread
     compilable = ("loss", "novelty")
 
     def __init__(self, *, config: DrndConfig | None = None, **options: Any) -> None:
@@ -108,20 +112,24 @@ class DRND(NoveltyShaper):
         self.predictor = RandomNetwork(self.width, of_predictor, outputs, **parts, generators=init, device=device)
         self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
         self.moments = RunningMoments(host.members, self.width, device)
-        self.scale = ReturnSpread(host.members, host.envs, discount=config.spread_discount, device=device)
+        self.scale = make_scale(config, host)
+        # The two terms have different units: the first grows with what the targets say, the second does not. Here
+        # they weigh as on the frames of the published runs, whose targets say 2 · 84²/512 in the square.
+        self.unit = 1.0 if self.picture or config.compat else 27.6 * outputs / (2.0 * self.width)
         self.draw_streams = MemberStreams(host.seeds, "drnd/draw", device)
 
     def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
         """Move the statistics of states and of bonuses on by one step."""
         states, valid = self.states(next_obs), valid.to(self.bound.device)
         self.moments.merge(states, valid)
-        self.scale.advance(self.bonus(self.terms(states)), valid)
+        if not isinstance(self.scale, RecentSum):
+            self.scale.advance(self.bonus(self.terms(states)), valid)
 
     def told(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """What the predictor (P, B, D) and the targets (N, P, B, D) say of states (P, B, width)."""
         x = self.moments.standardise(states, self.config.clip)
         N = self.config.targets
-        return self.predictor(x), self.target(x.repeat(N, 1, 1)).unflatten(0, (N, len(x)))
+        return self.predictor(x), self.target(x).unflatten(0, (N, len(x)))
 
     def terms(self, states: Tensor) -> Terms:
         """The parts of the bonus for states (P, B, width)."""
@@ -130,10 +138,10 @@ class DRND(NoveltyShaper):
 
     def bonus(self, terms: Terms) -> Tensor:
         """α·b1 + (1 − α)·b2, (P, B)."""
-        return self.config.alpha * terms.distance + (1.0 - self.config.alpha) * terms.rarity
+        return self.config.alpha * self.unit * terms.distance + (1.0 - self.config.alpha) * terms.rarity
 
     def novelty(self, states: Tensor) -> Tensor:
-        """The bonus over the spread of its discounted sums, (P, B)."""
+        """The bonus over what bonuses add up to, (P, B)."""
         bonus: Tensor = self.bonus(self.terms(states)) / self.scale()
         return bonus
 
@@ -151,11 +159,14 @@ class DRND(NoveltyShaper):
         keep = draw_mask(self.draw_streams, states, self.config.trained_share)
         loss, terms = self.loss(states, keep, self._draw_targets(keep))
         self.adam.descend(loss.sum())
+        bonus = self.bonus(terms)
+        if isinstance(self.scale, RecentSum):
+            self.scale.follow(bonus)
         return {
             "prediction_error": loss.detach(),
             "distance": terms.distance.mean(1),
             "inverse_count": terms.inverse_count.mean(1),
-            "novelty_spread": spread(self.bonus(terms)),
+            "novelty_spread": spread(bonus),
             "bonus_scale": self.scale()[:, 0],
         }
 

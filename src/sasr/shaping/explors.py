@@ -201,7 +201,7 @@ class ExploRS(BoundShaper):
             self.counts = Explo(bits=config.bits, standardise=standardise, first_states=max(1, config.first_states))
             self.counts.bind(host)
         else:
-            self.network = RND(spread_discount=0.0)
+            self.network = RND(normaliser="replay", horizon_discount=0.0)
             self.network.bind(host)
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
         self.streams = MemberStreams(host.seeds, "explors/update", device)
@@ -262,8 +262,7 @@ class ExploRS(BoundShaper):
             n = self.counts.counts(self.counts.states(obs)).float()
             return config.bonus_scale * ((config.bonus_scale / config.bonus_max) ** 2 + n).rsqrt()
         assert self.network is not None
-        usual = self.network.scale.moments.mean.float().clamp(min=1e-12)
-        return config.bonus_max * (self.network.error(self.network.states(obs)) / usual).clamp(max=1.0)
+        return config.bonus_max * self.network.novelty(self.network.states(obs)).clamp(max=1.0)
 
     # ---------------------------------------------------------------- learning
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
 
 from sasr.experience.growing import GrowingModule
-from sasr.experience.spaces import state_dtype, state_width
+from sasr.experience.spaces import state_width
 from sasr.experience.transition import Batch, Host, Transition
+from sasr.networks.perception import picture_axes
 
 
 class NoveltyShaper(GrowingModule):
@@ -44,7 +44,9 @@ class NoveltyShaper(GrowingModule):
                 "from replay adds it to the reward: drop separate_stream, or take agent='ppo'"
             )
         self.obs_width = state_width(host.observation_space)
-        self.picture = picture_size(host.observation_space)
+        self.axes = picture_axes(host.observation_space)
+        shape = host.observation_space.shape or ()
+        self.picture = (shape[self.axes[1]], shape[self.axes[2]]) if self.axes else None
         self.width = math.prod(self.picture) if self.picture else self.obs_width
         self.make(host)
         self.host = host  # last: a host that was refused above leaves the shaper free for another
@@ -77,7 +79,8 @@ class NoveltyShaper(GrowingModule):
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
-        return self.pays * self.novelty(self.batch_states(batch))
+        states = self.batch_states(batch)
+        return self.pays * self.novelty(states)
 
     def novelty(self, states: Tensor) -> Tensor:
         """Novelty (P, B) of states (P, B, width)."""
@@ -86,10 +89,13 @@ class NoveltyShaper(GrowingModule):
     # -------------------------------------------------------------- borders
 
     def states(self, obs: Tensor) -> Tensor:
-        """Observations (P, n, …) as float vectors (P, n, width): all of a vector, the newest frame of a picture."""
+        """Observations (P, n, …) as float vectors (P, n, width); of a picture the newest frame, in grey."""
         device = self.bound.device
-        if self.picture and obs.dim() > 4:
+        channels = self.axes[0] if self.axes else -1
+        if channels == 0:
             obs = obs[:, :, -1]  # one frame and not the stack: the published networks see one
+        elif channels == 2:
+            obs = obs.float().mean(-1)  # colours become grey
         return obs.to(device).flatten(2).float()
 
     def batch_states(self, batch: Batch) -> Tensor:
@@ -138,13 +144,6 @@ class NoveltyShaper(GrowingModule):
         """Continue from a saved state; one that does not fit is refused before anything changes."""
         _ = self.bound
         return super().load_state_dict(state_dict, strict=strict, assign=assign)
-
-
-def picture_size(space: gym.Space[Any]) -> tuple[int, int] | None:
-    """Height and width of what is a picture: bytes with two axes, or three of which the first is a stack of frames."""
-    if state_dtype(space) != torch.uint8 or space.shape is None or len(space.shape) not in (2, 3):
-        return None
-    return space.shape[-2], space.shape[-1]
 
 
 def spread(values: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class RewardShaper(Protocol):
         ...
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Train on a batch after the agent did, and return figures to log, each (P,)."""
+        """Train on a batch after the agent did, and return figures to log, each (P,), of now: no views of the state."""
         ...
 
     def state_dict(self) -> Mapping[str, Any]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from sasr.evidence.moments import ReturnSpread, RunningMoments, TransposedSpread
+from sasr.errors import unknown_name
+from sasr.evidence.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.distillation import Activation, RandomNetwork
+from sasr.networks.distillation import RandomNetwork
+from sasr.networks.layers import ACTIVATIONS
 from sasr.randomness import MemberStreams
 from sasr.shaping.novelty import NoveltyShaper, check_positive, check_weight, spread
 from sasr.shaping.options import settings_of
@@ -30,18 +32,22 @@ class RndConfig:
     """Widths of the hidden layers of both networks; pictures have convolutions before them."""
     outputs: int | None = None
     """Numbers that the random network makes of a state; None is 64, and 512 for pictures."""
-    activation: Activation = "leaky_relu"
-    """Between the layers: leaky_relu or tanh."""
-    bias: float = 0.5
-    """Standard deviation of the networks' first biases; 0, as published, makes them nearly blind to distance."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Between the layers: relu or tanh."""
+    bias: float = 1.0
+    """Size of the hidden layers' first biases over that of their inputs; 0, as published, sees directions only."""
     learning_rate: float = 3e-4
     """Adam's step size for the predictor."""
     trained_share: float = 0.25
     """Share of each batch that the predictor learns from, in (0, 1]."""
-    clip: float = 5.0
-    """Standardised states are clipped to ± this many standard deviations."""
-    spread_discount: float = 0.99
-    """Errors are divided by the spread of their sums with this discount; 0 is the spread of the errors themselves."""
+    clip: float = 10.0
+    """Standardised states are clipped to ± this many standard deviations; with the published 5, states far beyond
+    what was seen so far would look alike."""
+    normaliser: Literal["auto", "replay", "return"] = "auto"
+    """What errors are divided by: their recent mean over the sampled states, as a sum over the horizon (replay), or the
+    spread of their discounted sums since the beginning, as published (return). auto is return for a separate stream."""
+    horizon_discount: float = 0.99
+    """The discount γ of those sums."""
     separate_stream: bool = False
     """Keep the bonus apart from the reward, for an agent with two value heads."""
     compat: bool = False
@@ -53,6 +59,8 @@ class RndConfig:
         check_weight(self.weight)
         check_distillation(self)
         check_positive(self, "rollout")
+        if self.compat and self.normaliser == "replay":
+            raise ValueError("compat=True is about normaliser='return'; drop one of them")
 
 
 def check_distillation(config: Any) -> None:
@@ -62,14 +70,16 @@ def check_distillation(config: Any) -> None:
         raise ValueError(f"hidden={config.hidden} has a layer without units; the default is (256, 256)")
     if config.outputs is not None and config.outputs < 1:
         raise ValueError(f"outputs={config.outputs} must be at least 1; with 64 errors seldom vanish by chance")
-    if config.activation not in ("leaky_relu", "tanh"):
-        raise ValueError(f"activation={config.activation!r} must be 'leaky_relu' or 'tanh'")
+    if config.activation not in ACTIVATIONS:
+        raise unknown_name("activation", config.activation, ACTIVATIONS)
     if not config.bias >= 0.0:
         raise ValueError(f"bias={config.bias} must not be negative; 0 starts without biases, as published")
     if not 0.0 < config.trained_share <= 1.0:
         raise ValueError(f"trained_share={config.trained_share} must be in (0, 1]; 0.25 is the usual one")
-    if not 0.0 <= config.spread_discount < 1.0:
-        raise ValueError(f"spread_discount={config.spread_discount} must be in [0, 1); 0.99 is the published one")
+    if not 0.0 <= config.horizon_discount < 1.0:
+        raise ValueError(f"horizon_discount={config.horizon_discount} must be in [0, 1); 0.99 is the published one")
+    if config.normaliser not in ("auto", "replay", "return"):
+        raise unknown_name("normaliser", config.normaliser, ("auto", "replay", "return"))
 
 
 RELEASED = RndConfig(
@@ -93,7 +103,7 @@ class RND(NoveltyShaper):
     """
 
     moments: RunningMoments
-    scale: ReturnSpread | TransposedSpread
+    scale: RecentSum | ReturnSpread | TransposedSpread
     compilable = ("loss", "novelty")
 
     def __init__(self, *, config: RndConfig | None = None, **options: Any) -> None:
@@ -114,21 +124,15 @@ class RND(NoveltyShaper):
         self.predictor = RandomNetwork(self.width, config.hidden, outputs, **parts, generators=init, device=device)
         self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
         self.moments = RunningMoments(host.members, self.width, device)
-        self.scale = self._make_spread(host)
+        self.scale = make_scale(config, host)
         self.mask_streams = MemberStreams(host.seeds, "rnd/mask", device)
-
-    def _make_spread(self, host: Host) -> ReturnSpread | TransposedSpread:
-        config = self.config
-        common: dict[str, Any] = {"discount": config.spread_discount, "device": host.device}
-        if config.compat:
-            return TransposedSpread(host.members, host.envs, rollout=config.rollout, **common)
-        return ReturnSpread(host.members, host.envs, **common)
 
     def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
         """Move the statistics of states and of errors on by one step."""
         states, valid = self.states(next_obs), valid.to(self.bound.device)
         self.moments.merge(states, valid)
-        self.scale.advance(self.error(states), valid)
+        if not isinstance(self.scale, RecentSum):
+            self.scale.advance(self.error(states), valid)
 
     def error(self, states: Tensor) -> Tensor:
         """Mean squared error (P, B) of the predictor on states (P, B, width)."""
@@ -137,7 +141,7 @@ class RND(NoveltyShaper):
         return error
 
     def novelty(self, states: Tensor) -> Tensor:
-        """The error over the spread of its discounted sums, (P, B)."""
+        """The error over what errors add up to, (P, B)."""
         bonus: Tensor = self.error(states) / self.scale()
         return bonus
 
@@ -151,7 +155,19 @@ class RND(NoveltyShaper):
         states = self.batch_states(batch)
         loss, error = self.loss(states, draw_mask(self.mask_streams, states, self.config.trained_share))
         self.adam.descend(loss.sum())
+        if isinstance(self.scale, RecentSum):
+            self.scale.follow(error)
         return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}
+
+
+def make_scale(config: Any, host: Host) -> RecentSum | ReturnSpread | TransposedSpread:
+    """What a bonus is divided by."""
+    common: dict[str, Any] = {"discount": config.horizon_discount, "device": host.device}
+    if config.normaliser == "replay" or (config.normaliser == "auto" and not config.separate_stream):
+        return RecentSum(host.members, **common)
+    if config.compat and isinstance(config, RndConfig):
+        return TransposedSpread(host.members, host.envs, rollout=config.rollout, **common)
+    return ReturnSpread(host.members, host.envs, **common)
 
 
 def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:

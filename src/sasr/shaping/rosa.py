@@ -51,7 +51,7 @@ class RosaConfig:
     stop_probability: float = 0.1
     """Chance of being switched off again at each step, in (0, 1]."""
     novelty_weight: float = 0.1
-    """Weight of the novelty of a state in the shaper's own reward."""
+    """Weight of the novelty of a state, whose recent mean is 1, in the shaper's own reward."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of the shaper's actor and critics."""
     feature_hidden: tuple[int, ...] = (512, 512, 512)
@@ -133,7 +133,7 @@ class Rosa(BoundShaper):
         if not host.discount > 0.0:
             raise ValueError(f"discount={host.discount} must be above 0: ROSA divides by it; 0.99 is the usual one")
         self.discount, self.outputs = host.discount, config.components + 1
-        self.novelty = RND(weight=1.0, clip=config.clip, spread_discount=0.0, trained_share=1.0)
+        self.novelty = RND(clip=config.clip, normaliser="replay", horizon_discount=0.0, trained_share=1.0)
         self.novelty.bind(host)
         init = MemberStreams(host.seeds, "rosa", CPU).generators
         self.features = RandomNetwork(

@@ -212,9 +212,9 @@ class SASR(CheckedModule):
         """Nothing to train; the size of the evidence and the bandwidth in force, each (P,)."""
         size = self.ledger.estimator.size
         return {
-            "retained_success": size[:, SUCCESS],
-            "retained_failure": size[:, FAILURE],
-            "bandwidth": self.ledger.h,
+            "retained_success": size[:, SUCCESS].clone(),
+            "retained_failure": size[:, FAILURE].clone(),
+            "bandwidth": self.ledger.h.clone(),
         }
 
     @torch.no_grad()

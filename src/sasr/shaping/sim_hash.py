@@ -29,24 +29,23 @@ class ExploConfig:
     weight: float | None = None
     """Weight β of the bonus 1/√n; 0 is the plain agent. None is 0.1, and 0.01 · 256/bits for pictures."""
     bits: int | None = None
-    """Bits of a code: more of them tell more states apart. None is 32, and 256 for pictures."""
+    """Bits of a code: more of them tell more states apart. None is 64, and 256 for pictures."""
     standardise: bool = True
     """Standardise vectors by the first states and centre pictures by them; raw states hash by direction alone."""
     first_states: int = 1_000
     """States of each member that the standardisation is taken from, for good; they are counted too, afterwards."""
-    offset: float = 1.0
-    """A constant that is hashed with each state, so that its size counts and not only its direction."""
-    clip: float = 5.0
-    """Standardised states are clipped to ± this many standard deviations."""
+    offset: float = 4.0
+    """A constant that is hashed with each state, so that its size counts and not only its direction; in units of the
+    typical length of a standardised state. Larger ones spend more bits on what is far from the first states."""
     primes: tuple[int, ...] = PRIMES
     """Lengths of the sketch's arrays; several times the number of codes, or counts come out too high."""
 
     def __post_init__(self) -> None:
         if self.weight is not None:
             check_weight(self.weight)
-        check_positive(self, "first_states", "clip")
+        check_positive(self, "first_states")
         if self.bits is not None and self.bits < 1:
-            raise ValueError(f"bits={self.bits} must be at least 1; 32 is the default for vectors")
+            raise ValueError(f"bits={self.bits} must be at least 1; 64 is the default for vectors")
         if not self.primes or min(self.primes) < 2:
             raise ValueError(f"primes={self.primes} must be lengths of at least one array, each 2 or more")
         if len(set(self.primes)) < len(self.primes):
@@ -77,7 +76,7 @@ class Explo(NoveltyShaper):
         config, device, P = self.config, host.device, host.members
         if self.picture:
             self.width = (self.picture[0] // 2) * (self.picture[1] // 2)
-        bits = config.bits or (256 if self.picture else 32)
+        bits = config.bits or (256 if self.picture else 64)
         self.pays = config.weight if config.weight is not None else (2.56 / bits if self.picture else 0.1)
         init = MemberStreams(host.seeds, "explo", CPU).generators
         drawn = [torch.randn(self.width + 1, bits, generator=g, dtype=torch.float64) for g in init]
@@ -106,11 +105,12 @@ class Explo(NoveltyShaper):
             super().observe(step)
             return
         self.check(step)
-        valid = step.valid if step.valid is not None else torch.ones_like(step.terminated)
+        valid = (step.valid if step.valid is not None else torch.ones_like(step.terminated)).to(CPU)
         end = self.holds + self.bound.envs
-        for name, own in (("held", self.states(step.next_obs)), ("held_valid", valid)):
+        states = torch.where(valid[..., None], self.states(step.next_obs).to(CPU), 0.0)  # a dead step may hold NaN
+        for name, own in (("held", states), ("held_valid", valid)):
             self.grow(name, end)
-            getattr(self, name)[:, self.holds : end] = own.to(CPU)
+            getattr(self, name)[:, self.holds : end] = own
         self.holds = end
         if self.holds >= self.config.first_states:
             self._freeze()
@@ -158,9 +158,9 @@ class Explo(NoveltyShaper):
         """Codes (P, n, bits) of 0 and 1 of states (P, n, width)."""
         x = states
         if self.config.standardise:
-            x = (states - self.centre[:, None]) / self.scale[:, None]
-            x = x.clamp(-self.config.clip, self.config.clip)
-        x = torch.cat([x, torch.full_like(x[..., :1], self.config.offset)], dim=-1).double()
+            x = (states - self.centre[:, None]) / self.scale[:, None]  # not clipped: far states would share a code
+        constant = self.config.offset * self.width**0.5
+        x = torch.cat([x, torch.full_like(x[..., :1], constant)], dim=-1).double()
         if x.device.type != "cpu":
             return torch.bmm(x, self.projection) >= 0.0
         # One by one, so that a member's bits do not depend on how many others there are.

@@ -147,6 +147,10 @@ class Game(gym.Env[NDArray[Any], np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Start a game."""
+        if seed is None:
+            # A seed for each game: the console draws for itself which actions stick, from a generator that a saved game
+            # could not bring back, as it would have to trust a console's memory from a file.
+            seed = int(self.np_random.integers(2**31))
         frame, _ = self.screen.reset(seed=seed, options=options)
         self._np_random = self.screen.unwrapped.np_random
         self.game_score = 0.0

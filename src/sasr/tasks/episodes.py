@@ -6,7 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -18,34 +18,18 @@ LONGEST = 1_000_000
 """Actions remembered of one episode; a longer one would take minutes to play again, so it restarts."""
 
 
-class Chance(NamedTuple):
-    """Where the generators that an environment draws from stand; empty where one can't be read."""
+def generator_state(env: Env) -> bytes:
+    """Where the generator of `env` stands, as JSON; empty where that can't be read."""
+    try:
+        return json.dumps(env.unwrapped.np_random.bit_generator.state, default=np.ndarray.tolist).encode()
+    except (AttributeError, TypeError):  # not one of numpy's generators, or of no kind that can tell
+        return b""
 
-    generator: bytes  # state of np_random, as JSON
-    console: bytes  # state of an Atari console, which draws for itself whether an action sticks
 
-    @classmethod
-    def of(cls, env: Env) -> Chance:
-        """Where the generators of `env` stand now."""
-        bare: Any = env.unwrapped
-        try:
-            generator = json.dumps(bare.np_random.bit_generator.state, default=np.ndarray.tolist).encode()
-        except (AttributeError, TypeError):  # no generator of numpy's, or none of the kinds that can tell
-            generator = b""
-        try:
-            console = bytes(bare.ale.cloneState(include_rng=True).serialize())
-        except (AttributeError, TypeError):  # no console, or one too old to tell
-            console = b""
-        return cls(generator, console)
-
-    def put_back(self, env: Env) -> None:
-        """Let the generators of `env` go on from here."""
-        bare: Any = env.unwrapped
-        if self.generator:
-            bare.np_random.bit_generator.state = json.loads(self.generator)
-        if self.console:
-            state = type(bare.ale.cloneState())
-            bare.ale.restoreState(state(self.console))
+def set_generator(env: Env, state: bytes) -> None:
+    """Let the generator of `env` go on from a state; numpy refuses one of another kind."""
+    if state:
+        env.unwrapped.np_random.bit_generator.state = json.loads(state)
 
 
 class Remembered:
@@ -58,16 +42,16 @@ class Remembered:
     def __init__(self, env: Env) -> None:
         self.env = env
         self.seed = 0  # of the last reset that was given one
-        self.began: Chance | None = None  # just before the episode's reset; None: the seed says it all
+        self.began: bytes | None = None  # the generator just before the episode's reset; None: the seed says it all
         self.discrete = isinstance(env.action_space, spaces.Discrete)
         self.actions = np.zeros((64, *(env.action_space.shape or ())), env.action_space.dtype)
         self.length = 0
         self.check = 0
 
     def reset(self, seed: int | None = None) -> Any:
-        """Start an episode, from a seed or from where the generators stand; its first observation."""
+        """Start an episode, from a seed or from where the generator stands; its first observation."""
         if seed is None:
-            self.began = Chance.of(self.env)
+            self.began = generator_state(self.env)
         else:
             self.seed, self.began = seed, None
         observation, _ = self.env.reset(seed=seed)
@@ -96,31 +80,26 @@ class Remembered:
 
     def save(self) -> dict[str, NDArray[Any]]:
         """What `restore` needs, as plain arrays."""
-        began, now = self.began or Chance(b"", b""), Chance.of(self.env)
         return {
             "seed": np.array(self.seed, np.int64),
             "seeded": np.array(self.began is None),
-            "began_generator": np.frombuffer(began.generator, np.uint8),
-            "began_console": np.frombuffer(began.console, np.uint8),
+            "began": np.frombuffer(self.began or b"", np.uint8),
             "actions": self.actions[: self.length if self.length <= LONGEST else 0].copy(),
             "length": np.array(self.length, np.int64),
             "check": np.array(self.check, np.int64),
-            "generator": np.frombuffer(now.generator, np.uint8),
-            "console": np.frombuffer(now.console, np.uint8),
+            "generator": np.frombuffer(generator_state(self.env), np.uint8),
         }
 
     def restore(self, saved: Mapping[str, NDArray[Any]]) -> tuple[Any, bool]:
         """Go back to a saved moment: the observation, and whether the episode had to restart, at an unused start."""
         seed, check = int(saved["seed"]), int(saved["check"])
-        now = Chance(saved["generator"].tobytes(), saved["console"].tobytes())
         try:
             observation = self._replay(seed, saved)
-            same = (self.length, self.check) == (int(saved["length"]), check)
-            if same and Chance.of(self.env).console == now.console:
-                # Where the generator stands already, unless the environment left it to chance and never drew from it.
-                Chance(now.generator, b"").put_back(self.env)
+            if (self.length, self.check) == (int(saved["length"]), check):
+                # It stands there already, unless the environment left its seed to chance and never drew from it.
+                set_generator(self.env, saved["generator"].tobytes())
                 return observation, False
-        except Exception:
+        except Exception:  # whatever stands in the way of a replay, the episode can restart
             pass
         fresh = np.random.SeedSequence([seed, check, int(saved["length"])])
         return self.reset(int(fresh.generate_state(1, np.uint64)[0] >> np.uint64(1))), True
@@ -128,7 +107,7 @@ class Remembered:
     def _replay(self, seed: int, saved: Mapping[str, NDArray[Any]]) -> Any:
         observation = self.reset(seed)
         if not saved["seeded"]:
-            Chance(saved["began_generator"].tobytes(), saved["began_console"].tobytes()).put_back(self.env)
+            set_generator(self.env, saved["began"].tobytes())
             observation = self.reset()
         for action in saved["actions"]:
             observation, *_ = self.step(action)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import shutil
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -122,6 +123,15 @@ class Captured(Generic[T]):
             result = self.function(*given, *crossing.arrived)
         self.pool = self.pool or graph.pool()
         return graph, crossing, result
+
+
+def capture_absorb(shaper: object) -> list[Captured[Any]]:
+    """Capture the tensor work that a shaper does for each step, where it has put it in a method `absorb`."""
+    if not hasattr(shaper, "absorb"):
+        return []
+    captured = Captured(shaper.absorb, generators_of([shaper]))
+    setattr(shaper, "absorb", functools.partial(captured, "absorb"))  # noqa: B010 (not in the protocol)
+    return [captured]
 
 
 class Crossing:

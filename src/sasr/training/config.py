@@ -84,6 +84,12 @@ class TrainConfig:
         if kind is not None:
             _check_kind("shaper_config", self.shaper_config, kind.config)
         preset_config(self.preset)
+        burn_in = getattr(self.agent_config, "burn_in", 0)
+        if self.steps < burn_in:
+            raise ValueError(
+                f"steps={self.steps} is less than burn_in={burn_in}: the agent would never learn; train for longer, or "
+                "set a shorter burn-in (--set agent.burn_in=…)"
+            )
 
     @property
     def evaluation_period(self) -> int:

@@ -28,6 +28,7 @@ def evaluate(
     population: Population,
     act: Callable[[Tensor], Tensor],
     *,
+    stream: str = STREAM,
     progress: Callable[[int], None] | None = None,
     watch: Callable[[NDArray[np.generic]], None] | None = None,
 ) -> Evaluation:
@@ -36,10 +37,11 @@ def evaluate(
     Args:
         population: Environments that nothing else steps.
         act: Actions (P, n, *action_shape) for observations (P, n, *obs_shape), both on the CPU.
+        stream: Whose random numbers the episodes start from; another one gives other episodes.
         progress: Told the number of episodes that have ended.
         watch: Shown every round's observations.
     """
-    obs = population.reset(STREAM)
+    obs = population.reset(stream)
     shape = (population.members, population.environments)
     returns, lengths = np.zeros(shape), np.zeros(shape, np.int64)
     success, running = np.zeros(shape, np.bool_), np.ones(shape, np.bool_)

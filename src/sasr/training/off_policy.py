@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,8 +14,17 @@ from sasr.experience.growing import CheckedModule, check_state
 from sasr.experience.replay import Replay
 from sasr.experience.transition import Host, PolicyView, Transition
 from sasr.shaping.protocol import RewardShaper
-from sasr.training.accelerate import Captured, Mode, can_compile, compile_parts, fast_products, generators_of, resolve
-from sasr.training.learner import Saved
+from sasr.training.accelerate import (
+    Captured,
+    Mode,
+    can_compile,
+    capture_absorb,
+    compile_parts,
+    fast_products,
+    generators_of,
+    resolve,
+)
+from sasr.training.learner import Saved, share_of_bonus
 from sasr.training.onlooker import Onlooker
 
 
@@ -68,10 +76,8 @@ class OffPolicy:
         self._act, self._write = Captured(self._act_eagerly, generators_of([self.agent])), Captured(self.replay.write)
         self._update = Captured(self.update, generators_of(parts))
         self._captured: list[Captured[Any]] = [self._act, self._write, self._update]
-        if mode == "graph" and self.shaper is not None and hasattr(self.shaper, "absorb"):
-            absorb = Captured(self.shaper.absorb, generators_of([self.shaper]))
-            self._captured.append(absorb)
-            setattr(self.shaper, "absorb", functools.partial(absorb, "absorb"))  # noqa: B010 (not in the protocol)
+        if mode == "graph":
+            self._captured += capture_absorb(self.shaper)
         self.captures_updates = mode == "graph" and getattr(self.shaper, "capturable", self.shaper is None)
 
     def act(self, obs: Tensor) -> Tensor:
@@ -173,9 +179,3 @@ class OffPolicy:
         """Episodes (P, E) under way ended without an end; the next steps there begin new ones."""
         self._take_in()
         self.onlooker.cut(broken)
-
-
-def share_of_bonus(reward: Tensor, bonus: Tensor) -> Tensor:
-    """How much of what a batch pays is bonus, by size, (P,): 1 where the environment pays nothing."""
-    size = bonus.abs().sum(1)
-    return size / (size + reward.abs().sum(1)).clamp(min=1e-12)

@@ -117,7 +117,7 @@ class Trainer:
             config: Settings of the run.
             folder: Where checkpoints go; None writes none.
             recorder: Told what happens.
-            shaper: A shaper of the caller's own, where the settings say shaper="custom".
+            shaper: The shaper itself, where the caller has made it; needed where the settings say shaper="custom".
         """
         self.config, self.folder, self.recorder = config, folder, recorder or Silent()
         self.device = choose_device(config.device)
@@ -127,7 +127,7 @@ class Trainer:
             self.population = stack.enter_context(
                 Population(config.task, seeds=config.seeds, environments=config.environments, workers=self._workers())
             )
-            self.shaper = shaper if config.shaper == CUSTOM else make_shaper(config)
+            self.shaper = make_shaper(config) if shaper is None else shaper
             self.learner = make_learner(config, self.population, self.shaper, self.device)
             if config.steps < self.learner.burn_in:
                 raise ValueError(

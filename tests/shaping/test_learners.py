@@ -21,7 +21,7 @@ from sasr.shaping.registry import SHAPERS
 from sasr.tasks.vector import Population
 from sasr.training import Loop, OffPolicy
 from tests.conftest import box
-from tests.shaping.rivals import NAMES, SMALL, batch_of, host_of, make, make_steps, trained
+from tests.shaping.learners import NAMES, SMALL, batch_of, host_of, make, make_steps, trained
 
 every = pytest.mark.parametrize("name", NAMES)
 

@@ -1,23 +1,8 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-from sasr import cli
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    code = 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["sasr", *arguments])
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    captured = capsys.readouterr()
-    return code, " ".join((captured.out + captured.err).split())
+from tests.cli.commands import run
 
 
 def test_doctor_says_signal_and_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,18 +36,3 @@ def test_a_mistake_is_one_clear_line_and_exit_2(
     assert code == 2
     assert message in output
     assert "Traceback" not in output
-
-
-def test_the_command_is_installed_and_explains_itself() -> None:
-    found = subprocess.run([sys.executable, "-m", "sasr", "--help"], capture_output=True, text=True, check=True)
-    assert "doctor" in found.stdout
-
-
-def test_importing_the_library_loads_no_heavy_extra() -> None:
-    code = (
-        "import sys, sasr; "
-        "print([m for m in ('torch', 'stable_baselines3', 'mujoco', 'ale_py', 'matplotlib') if m in sys.modules])"
-    )
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
-    )

@@ -1,4 +1,4 @@
-"""The `sasr` command."""
+"""`sasr doctor` and `sasr tasks`: what to know before a run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Annotated
 
 import tyro
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
-from tyro.extras import SubcommandApp
 
 from sasr.experience.rollout import RandomRollout, random_rollout
 from sasr.experience.spaces import state_width
@@ -19,10 +17,7 @@ from sasr.shaping.presets import PRESETS
 from sasr.shaping.sasr import SASR
 from sasr.tasks import cards, make
 
-app = SubcommandApp()
 
-
-@app.command
 def tasks(name: Annotated[str, tyro.conf.Positional] = "") -> None:
     """List the tasks, or show the card of one.
 
@@ -32,7 +27,6 @@ def tasks(name: Annotated[str, tyro.conf.Positional] = "") -> None:
     Console().print(cards.card(name) if name else cards.table())
 
 
-@app.command
 def doctor(
     env_id: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV_ID")],
     preset: str = "auto",
@@ -111,13 +105,3 @@ def _how_to_write(preset: str, shaper: SASR) -> str:
 
 def _in_short(found: Diagnosis) -> str:
     return f"rank correlation {found.rank_correlation:.2f}, {found.lonely:.0%} of new states without a neighbour"
-
-
-def main() -> None:
-    """Run the command line; a user's mistake prints one clear line and exits with 2."""
-    try:
-        app.cli(prog="sasr", description="Self-adaptive success-rate reward shaping for sparse rewards.")
-    except (ValueError, TypeError, LookupError, ImportError) as error:
-        message = str(error.args[0] if error.args else error)
-        Console(stderr=True).print(f"[bold red]sasr:[/] {escape(message)}", highlight=False, soft_wrap=True)
-        sys.exit(2)

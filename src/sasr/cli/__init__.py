@@ -1,0 +1,35 @@
+"""The `sasr` command."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.markup import escape
+from tyro.extras import SubcommandApp
+
+from sasr.cli.doctor import doctor, tasks
+from sasr.cli.evaluation import evaluate_run
+from sasr.cli.reporting import report
+from sasr.cli.training import resume, settings, train
+from sasr.tasks.vector import PopulationError
+
+app = SubcommandApp()
+app.command(train)
+app.command(resume)
+app.command(name="eval")(evaluate_run)
+app.command(report)
+app.command(settings)
+app.command(doctor)
+app.command(tasks)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake prints one clear line and exits with 2."""
+    try:
+        app.cli(prog="sasr", description="Self-adaptive success-rate reward shaping for sparse rewards.")
+    except (ValueError, TypeError, LookupError, ImportError, OSError, PopulationError) as error:
+        # str() of a KeyError has quotes around it, and str() of a system's error has more than its first argument.
+        message = str(error) if isinstance(error, OSError) else str(error.args[0] if error.args else error)
+        Console(stderr=True).print(f"[bold red]sasr:[/] {escape(message)}", highlight=False, soft_wrap=True)
+        sys.exit(2)

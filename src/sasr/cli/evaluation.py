@@ -1,0 +1,73 @@
+"""`sasr eval`: how good a trained run is."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich import box
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from sasr.records import judge
+from sasr.records.console import number
+from sasr.records.policy import load_policy
+
+
+def evaluate_run(
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    deterministic: bool = True,
+    video: bool = False,
+    device: str = "cpu",
+    workers: int | None = None,
+) -> None:
+    """Play many episodes with a run's policy at its newest checkpoint; the result is kept in the run as eval.json.
+
+    Args:
+        run: Folder of the run.
+        episodes: Episodes of each seed.
+        seed: Another seed plays other episodes.
+        deterministic: Take the best actions known, instead of exploring ones.
+        video: Film an episode of each seed as an mp4 in the run's folder.
+        device: Where the policy runs: cpu, cuda, …; auto takes CUDA where there is one.
+        workers: Processes that step the environments; None chooses by cost and cores.
+    """
+    if video and not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
+        raise ImportError(judge.INSTALL)  # before the work, not after it
+    console = Console()
+    policy = load_policy(run, device=device)
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("playing", total=episodes * len(policy.seeds))
+        result = judge.judge(
+            policy,
+            episodes=episodes,
+            seed=seed,
+            deterministic=deterministic,
+            workers=workers,
+            progress=lambda ended: progress.update(bar, completed=ended),
+        )
+    console.print(f"{run} at step {policy.steps:,}, {episodes} episodes a seed", highlight=False, soft_wrap=True)
+    table = Table(box=box.SIMPLE)
+    for column in ("", "return", "length", "success rate"):
+        table.add_column(column, justify="left" if not column else "right", no_wrap=True)
+    for row in judge.rows(policy, result):
+        table.add_row(row.name, _with_error(*row.ret), _with_error(*row.length), _with_error(*row.success, share=True))
+    console.print(table)
+    kept = [judge.write_judgement(policy, result, seed=seed, deterministic=deterministic)]
+    if video:
+        for member in range(len(policy.seeds)):
+            kept.append(judge.film(policy, member=member, seed=seed, deterministic=deterministic))
+    for path in kept:
+        console.print(str(path), highlight=False, soft_wrap=True)
+
+
+def _with_error(mean: float, error: float, *, share: bool = False) -> str:
+    write = "{:.0%}".format if share else number
+    return write(mean) + ("" if math.isnan(error) else f" ± {write(error)}")

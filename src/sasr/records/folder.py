@@ -1,0 +1,188 @@
+"""A run's folder: where everything about a run is, and the settings it was made with."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import spaces
+
+from sasr.records.spaces import space_from_json, space_to_json
+from sasr.training.config import TrainConfig
+from sasr.training.trainer import CHECKPOINTS
+
+FORMAT = 1
+"""Raised when a new version writes something that an older one would misread."""
+CONFIG = "config.json"
+PLACE = Path("runs")
+
+
+class RunFolder:
+    """The folder of one run: config.json, metrics.jsonl, checkpoints and pictures."""
+
+    def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
+        self.path, self.facts = path, facts
+        self.config = TrainConfig.from_json(facts["config"])
+        self.observation_space: spaces.Space[Any] = space_from_json(facts["observation_space"])
+        self.action_space: spaces.Space[Any] = space_from_json(facts["action_space"])
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        config: TrainConfig,
+        *,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        device: torch.device,
+    ) -> RunFolder:
+        """Make the folder and write its config.json; one that is there already is refused."""
+        check_free(path)
+        facts = {
+            "format": FORMAT,
+            "versions": _versions(),
+            "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "commit": _commit(),
+            "command": _command(),
+            "machine": _machine(device),
+            "observation_space": space_to_json(observation_space),
+            "action_space": space_to_json(action_space),
+            "config": config.to_json(),
+        }
+        path.mkdir(parents=True, exist_ok=True)
+        write_whole(path / CONFIG, json.dumps(facts, indent=1) + "\n")
+        return cls(path, facts)
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """The run in a folder; one that is half written or from a newer version is refused."""
+        path = Path(path)
+        file = path / CONFIG
+        if not path.is_dir():
+            raise FileNotFoundError(f"there is no run in {path}{_near(path)}")
+        if not file.exists():
+            raise FileNotFoundError(
+                f"{path} is no run, or was only half written: it has no {CONFIG}; give a run's folder, or train again"
+            )
+        try:
+            facts = json.loads(file.read_bytes())
+            written = int(facts["format"])
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(
+                f"{file} is cut off or was changed: the run in {path} is half written and can't be read; "
+                "delete the folder and train again"
+            ) from None
+        if written > FORMAT:
+            by = facts.get("versions", {}).get("sasr", "unknown")
+            raise ValueError(
+                f"{path} was written by a newer sasr ({by}, format {written}; this one reads up to {FORMAT}): "
+                "upgrade sasr"
+            )
+        missing = [name for name in ("config", "observation_space", "action_space") if name not in facts]
+        if missing:
+            raise ValueError(
+                f"{file} has no {missing[0]!r}: the run is half written; delete the folder and train again"
+            )
+        return cls(path, facts)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are."""
+        return self.path / CHECKPOINTS
+
+
+def check_free(path: Path) -> None:
+    """Raise if something is at `path` already, and say what to do instead; an empty folder may be used."""
+    if (path / CONFIG).exists():
+        raise FileExistsError(
+            f"{path} has a run already; go on with it by `sasr resume {path}`, or name another folder with --out"
+        )
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(
+            f"{path} exists and is no run, or one that was only half written; delete it, or name another folder with "
+            "--out"
+        )
+
+
+def default_place(config: TrainConfig) -> Path:
+    """`runs/TASK-shaper-YYYYmmdd-HHMMSS`, with a counter where that is taken."""
+    task = re.sub(r"[^\w.-]+", "-", config.task.removeprefix("SASR/")).strip("-")
+    path = PLACE / f"{task}-{config.shaper}-{time.strftime('%Y%m%d-%H%M%S')}"
+    counter = 2
+    free = path
+    while free.exists():
+        free, counter = path.with_name(f"{path.name}-{counter}"), counter + 1
+    return free
+
+
+def write_whole(path: Path, data: str | bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    beside = path.with_name(f".{path.name}.part")
+    with beside.open("wb") as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def _near(path: Path) -> str:
+    """The newest runs beside it, for who mistyped one."""
+    parent = path.parent
+    runs = sorted(file.parent for file in parent.glob(f"*/{CONFIG}")) if parent.is_dir() else []
+    runs.sort(key=lambda run: run.stat().st_mtime)
+    return f"; the newest one in {parent} is {runs[-1]}" if runs else ""
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("sasr", "torch", "gymnasium", "numpy", "mujoco", "ale-py"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            if package == "sasr":  # run from a source tree
+                from sasr import __version__
+
+                found[package] = __version__
+    return found
+
+
+def _command() -> str:
+    """What was typed to start this run; of a script only its name, as runs are passed on."""
+    name = Path(sys.argv[0]).name
+    return shlex.join([*(["sasr"] if name in ("sasr", "__main__.py") else ["python", name]), *sys.argv[1:]])
+
+
+def _commit() -> str | None:
+    """The commit of the code around the current folder, with a + where it was changed since."""
+    try:
+        asked = [
+            subprocess.run(["git", *words], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return asked[0] + ("+" if asked[1] else "")
+
+
+def _machine(device: torch.device) -> dict[str, Any]:
+    """What speed depends on; no names of hosts or users, as runs are passed on."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "system": platform.system(),
+        "processor": models[0] if models else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+    }

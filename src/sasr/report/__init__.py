@@ -1,0 +1,1 @@
+"""Statistics, tables, figures and the HTML page, from run folders and the results store."""

@@ -1,0 +1,268 @@
+"""Figures for papers, as PNG and PDF by matplotlib; every function takes arrays and gives a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sasr.report import stats
+from sasr.report.collect import Collection
+from sasr.report.palette import DASHES, LIGHT
+from sasr.report.reference import Reference, like
+from sasr.report.stats import Curve, Profile
+from sasr.report.store import SeedResult
+from sasr.report.summary import Summary
+
+Band = Literal["error", "iqm", "seeds"]
+"""Mean ± standard error, interquartile mean with its 95 % interval, or the mean with every seed as a thin line."""
+Panels = Mapping[str, Mapping[str, Sequence[SeedResult]]]
+"""Seeds by method, for each panel by its title."""
+WIDTH, HEIGHT = 2.9, 2.2
+"""Inches of a panel."""
+
+
+class Stage(NamedTuple):
+    """The shaped reward along one feature of the state, at one moment of a run."""
+
+    name: str
+    feature: ArrayLike
+    """(n,) the feature of visited states, such as the ant's height."""
+    reward: ArrayLike
+    """(n,) shaped rewards that were drawn for them."""
+    rate: ArrayLike
+    """(n,) success rates that were estimated for them."""
+
+
+def learning_curves(
+    panels: Panels,
+    *,
+    band: Band = "error",
+    reference: Mapping[str, Mapping[str, Reference]] | None = None,
+    columns: int = 4,
+    seed: int = 0,
+) -> Any:
+    """One panel for each task, one line with its band for each method; reference curves are dashed.
+
+    Args:
+        panels: Seeds by method, for each task.
+        band: What is drawn around a line.
+        reference: Curves by method, for each task; those of methods that a panel has are drawn, in their colour.
+        columns: Panels in a row.
+        seed: Of the bootstrap.
+    """
+    methods = list(dict.fromkeys(method for own in panels.values() for method in own))
+    figure, axes = _grid(len(panels), columns)
+    for (task, own), panel in zip(panels.items(), axes, strict=True):
+        for method, seeds in own.items():
+            _draw_method(panel, seeds, _style(methods.index(method)), band, seed)
+            if curve := like(method, (reference or {}).get(task, {})):
+                colour = _style(methods.index(method))[0]
+                panel.plot(curve.steps, curve.mean, color=colour, linestyle=(0, (4, 2)), linewidth=0.9, alpha=0.8)
+        _dress(panel, task)
+    _legend(figure, methods, dashed="reference" if reference else "")
+    return figure
+
+
+def ablation_grid(groups: Mapping[str, Panels], *, band: Band = "error", seed: int = 0) -> Any:
+    """One row of panels for each ablation, one column for each task, variants as lines with a legend in each row."""
+    tasks = list(dict.fromkeys(task for panels in groups.values() for task in panels))
+    figure, axes = _grid(len(tasks) * len(groups), len(tasks))
+    for row, (name, panels) in enumerate(groups.items()):
+        variants = list(dict.fromkeys(variant for own in panels.values() for variant in own))
+        line = axes[row * len(tasks) : (row + 1) * len(tasks)]
+        for task, panel in zip(tasks, line, strict=True):
+            if task not in panels:
+                panel.set_axis_off()
+                continue
+            for variant, seeds in panels[task].items():
+                style = _style(variants.index(variant))
+                _draw_method(panel, seeds, style, band, seed, label=variant)
+            _dress(panel, task if row == 0 else "")
+        line[0].set_ylabel(name, fontsize=9)
+        drawn = next(panel for panel in line if panel.lines)
+        drawn.legend(fontsize=6, frameon=False, loc="best")
+    return figure
+
+
+def interval_bars(summary: Summary) -> Any:
+    """The interquartile mean of every method over all tasks, with its interval, best on top."""
+    known = [own for own in summary.aggregates if own.tasks]
+    ranked = sorted(known, key=lambda own: own.iqm.value)
+    figure, (panel,) = _grid(1, 1, width=4.5, height=0.6 + 0.28 * len(ranked))
+    for row, own in enumerate(ranked):
+        colour = LIGHT[summary.methods.index(own.method) % len(LIGHT)]
+        panel.plot([own.iqm.low, own.iqm.high], [row, row], color=colour, linewidth=6, alpha=0.4, solid_capstyle="butt")
+        panel.plot([own.iqm.value], [row], "o", color=colour, markersize=5)
+    panel.set_yticks(range(len(ranked)), [own.method for own in ranked], fontsize=8)
+    panel.set_xlabel("normalised return, IQM and 95 % interval", fontsize=8)
+    _clean(panel)
+    return figure
+
+
+def profiles(curves: Mapping[str, Profile]) -> Any:
+    """Performance profiles: the share of runs above each normalised return."""
+    figure, (panel,) = _grid(1, 1, width=4.5, height=3.2)
+    for index, own in enumerate(curves.values()):
+        colour, dash = _style(index)
+        panel.fill_between(own.thresholds, own.low, own.high, color=colour, alpha=0.15, linewidth=0)
+        panel.plot(own.thresholds, own.share, color=colour, linestyle=dash, linewidth=1.5)
+    panel.set(ylim=(0, 1.02))
+    panel.set_xlabel("normalised return τ", fontsize=8)
+    panel.set_ylabel("share of runs above τ", fontsize=8)
+    _clean(panel)
+    _legend(figure, list(curves))
+    return figure
+
+
+def visit_density(
+    states: ArrayLike,
+    *,
+    period: int = 25_000,
+    names: tuple[str, str] = ("position", "velocity"),
+    bounds: tuple[tuple[float, float], tuple[float, float]] | None = None,
+    bins: int = 60,
+) -> Any:
+    """Where a run has been: the density of visited states, one panel for every `period` steps.
+
+    Args:
+        states: (steps, 2) two features of every visited state, in order.
+        period: Steps of a panel.
+        names: What the features are.
+        bounds: Lowest and highest value of each feature; None takes those that occur.
+        bins: Bins along each feature.
+    """
+    visited = np.asarray(states, np.float64)
+    if visited.ndim != 2 or visited.shape[1] != 2 or not len(visited):
+        raise ValueError(f"states of shape {visited.shape} are not (steps, 2); choose two features of the state")
+    limits = bounds or tuple(
+        (float(low), float(high)) for low, high in zip(visited.min(0), visited.max(0), strict=True)
+    )
+    parts = [visited[start : start + period] for start in range(0, len(visited), period)]
+    figure, axes = _grid(len(parts), min(4, len(parts)))
+    counted = [np.histogram2d(own[:, 0], own[:, 1], bins=bins, range=limits, density=True)[0].T for own in parts]
+    # Logarithms: a few states near the start are visited far more often than all others.
+    shown = [np.log1p(density) for density in counted]
+    top = max(float(own.max()) for own in shown)
+    image: Any = None
+    for index, (panel, own) in enumerate(zip(axes, shown, strict=True)):
+        extent = (*limits[0], *limits[1])
+        image = panel.imshow(own, origin="lower", extent=extent, aspect="auto", vmin=0.0, vmax=top, cmap="magma")
+        panel.set_title(f"{index * period:,} – {min((index + 1) * period, len(visited)):,} steps", fontsize=8)
+        panel.tick_params(labelsize=7)
+    figure.supxlabel(names[0], fontsize=8)
+    figure.supylabel(names[1], fontsize=8)
+    figure.colorbar(image, ax=list(axes), label="log(1 + density)")
+    return figure
+
+
+def shaping_along_feature(stages: Sequence[Stage], *, name: str = "height", bins: int = 40) -> Any:
+    """Shaped rewards as a density over one feature, and the success-rate estimate's mean along it, stage by stage."""
+    if not stages:
+        raise ValueError("no stages to draw; give at least one moment of a run")
+    figure, axes = _grid(2 * len(stages), len(stages))
+    features = [np.asarray(own.feature, np.float64) for own in stages]
+    low, high = min(float(own.min()) for own in features), max(float(own.max()) for own in features)
+    edges = np.linspace(low, high, bins + 1)
+    drawn = np.concatenate([np.asarray(own.reward, np.float64) for own in stages])
+    heights = np.linspace(drawn.min(), drawn.max(), bins + 1)
+    for index, (own, feature) in enumerate(zip(stages, features, strict=True)):
+        above, below = axes[index], axes[len(stages) + index]
+        reward, rate = np.asarray(own.reward, np.float64), np.asarray(own.rate, np.float64)
+        above.hist2d(feature, reward, bins=(edges, heights), cmap="magma", cmin=1)
+        above.set_title(own.name, fontsize=9)
+        below.plot(0.5 * (edges[1:] + edges[:-1]), _binned_mean(feature, rate, edges), color=LIGHT[0], linewidth=1.6)
+        below.set(xlim=(low, high), ylim=(-0.02, 1.02))
+        below.set_xlabel(name, fontsize=8)
+        for panel in (above, below):
+            panel.tick_params(labelsize=7)
+    axes[0].set_ylabel("shaped reward", fontsize=8)
+    axes[len(stages)].set_ylabel("success rate, estimated", fontsize=8)
+    return figure
+
+
+def save(figure: Any, path: str | Path) -> list[Path]:
+    """Write a figure as PNG and PDF; the same figure gives the same bytes."""
+    stem = Path(path)
+    written = [stem.with_name(f"{stem.name}{end}") for end in (".png", ".pdf")]
+    figure.savefig(written[0], dpi=200, metadata={"Software": None})
+    figure.savefig(written[1], metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    return written
+
+
+def panels_of(found: Collection) -> dict[str, dict[str, Sequence[SeedResult]]]:
+    """The seeds of everything that was found, in the order of `found.methods`."""
+    methods = found.methods
+    cells = {task: [(method, found.cell(task, method)) for method in methods] for task in found.tasks}
+    return {task: {name: own.seeds for name, own in row if own and own.seeds} for task, row in cells.items()}
+
+
+def _draw_method(
+    panel: Any, seeds: Sequence[SeedResult], style: tuple[str, Any], band: Band, seed: int, label: str | None = None
+) -> None:
+    colour, dash = style
+    steps, values = stats.aligned([(own.steps, own.returns) for own in seeds])
+    curve: Curve = stats.iqm_curve(steps, values, seed=seed) if band == "iqm" else stats.mean_curve(steps, values)
+    if band == "seeds":
+        for own in seeds:
+            panel.plot(own.steps, own.returns, color=colour, linewidth=0.5, alpha=0.4)
+    else:
+        panel.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+    panel.plot(steps, curve.centre, color=colour, linestyle=dash, linewidth=1.5, label=label)
+
+
+def _binned_mean(x: NDArray[np.float64], y: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    total, count = np.histogram(x, edges, weights=y)[0], np.histogram(x, edges)[0]
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _grid(count: int, columns: int, *, width: float = WIDTH, height: float = HEIGHT) -> tuple[Any, Any]:
+    """A figure of its own, not pyplot's: nothing global is touched, and no display is needed."""
+    from matplotlib.figure import Figure
+
+    columns = max(1, min(columns, count))
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width * columns, height * rows + 0.3), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for spare in axes[count:]:
+        spare.set_axis_off()
+    return figure, axes[:count]
+
+
+def _dress(panel: Any, title: str) -> None:
+    panel.set_title(title, fontsize=9)
+    panel.set_xlabel("steps", fontsize=8)
+    panel.set_ylabel("return", fontsize=8)
+    panel.xaxis.set_major_formatter(_short_steps)
+    _clean(panel)
+
+
+def _clean(panel: Any) -> None:
+    panel.tick_params(labelsize=7)
+    panel.grid(alpha=0.25, linewidth=0.5)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _short_steps(value: float, _: object = None) -> str:
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if abs(value) >= 1e3 else f"{value:g}"
+
+
+def _legend(figure: Any, methods: Sequence[str], *, dashed: str = "") -> None:
+    from matplotlib.lines import Line2D
+
+    styles = [_style(index) for index in range(len(methods))]
+    handles = [Line2D([], [], color=colour, linestyle=dash, linewidth=1.5) for colour, dash in styles]
+    names = list(methods)
+    if dashed:
+        handles.append(Line2D([], [], color="#999999", linestyle=(0, (4, 2)), linewidth=1.0))
+        names.append(dashed)
+    figure.legend(handles, names, loc="outside lower center", ncols=min(6, len(names)), fontsize=7, frameon=False)
+
+
+def _style(index: int) -> tuple[str, Any]:
+    return LIGHT[index % len(LIGHT)], DASHES[index // len(LIGHT) % len(DASHES)]

@@ -1,0 +1,326 @@
+"""The results store: one small JSON file for each (task, method, commit), written by `sasr compare --save`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+KIND = "sasr-result"
+VERSION = 1
+MAX_POINTS = 200
+"""Points kept of a seed's curve."""
+FINAL_EPISODES = 100
+"""Episodes of each seed in the final evaluation, as in the paper's Table 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedResult:
+    """What one seed did. Figures that were not finite are NaN here and null in the file."""
+
+    seed: int
+    steps: tuple[int, ...] = ()
+    """Environment steps of the curve's points, ascending."""
+    returns: tuple[float, ...] = ()
+    """Mean return at each of them, the environment's."""
+    success: tuple[float, ...] = ()
+    """Share of successful episodes at each of them; empty where that is not known."""
+    taken: int = 0
+    """Environment steps that it took; where this is not known, those up to the curve's last point."""
+    final: tuple[float, ...] = ()
+    """Return of every episode of the final evaluation; empty until there was one."""
+    final_success: float = math.nan
+    """Share of successful episodes in the final evaluation."""
+
+    def __post_init__(self) -> None:
+        for name in ("returns", "success"):
+            values = getattr(self, name)
+            if len(values) != len(self.steps) and (values or name == "returns"):
+                raise ValueError(f"seed {self.seed} has {len(self.steps)} steps, but {len(values)} {name}")
+        if any(later <= earlier for earlier, later in zip(self.steps, self.steps[1:], strict=False)):
+            raise ValueError(f"steps of seed {self.seed} do not ascend")
+
+    @property
+    def last(self) -> int:
+        """How far it came, in environment steps."""
+        return max(self.taken, *self.steps[-1:], 0)
+
+    @property
+    def score(self) -> float:
+        """Mean return of the final evaluation, or of the curve's last point while there is none; NaN without either."""
+        values = self.final or self.returns[-1:]
+        return float(np.mean(values)) if values else math.nan
+
+    def thinned(self, points: int = MAX_POINTS) -> SeedResult:
+        """The same with at most so many points, the first and the last among them."""
+        keep = thin(len(self.steps), points)
+        return replace(
+            self,
+            steps=tuple(self.steps[i] for i in keep),
+            returns=tuple(self.returns[i] for i in keep),
+            success=tuple(self.success[i] for i in keep if self.success),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Everything that a report says about one method on one task."""
+
+    task: str
+    method: str
+    commit: str = ""
+    """Of the code that was run."""
+    command: str = ""
+    """The exact command that gives this result again."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """All settings, as plain data."""
+    steps: int = 0
+    """Environment steps that each seed was to take."""
+    planned: tuple[int, ...] = ()
+    """Seeds that were to be run."""
+    seeds: tuple[SeedResult, ...] = ()
+    """Those that were."""
+    curve_of: str = "evaluation"
+    """What the curves show: evaluation, or training (episodes with exploration) where nothing was evaluated."""
+    machine: dict[str, Any] = field(default_factory=dict)
+    """Processor, cores, GPU."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of Python and the packages that matter."""
+    wall_seconds: float = math.nan
+    """Time that all seeds together took, as one population or one after the other."""
+    peak_memory_bytes: float = math.nan
+    """Most memory in use at any time: the device's where there is one, else the process's."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know besides."""
+
+    def __post_init__(self) -> None:
+        for name in ("task", "method"):
+            if not getattr(self, name):
+                raise ValueError(f"a result needs a {name}; it is empty")
+        numbers = [own.seed for own in self.seeds]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"seeds {numbers} of {self.method} on {self.task} name one twice")
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """The final score of each seed, NaN where it is not known, (P,)."""
+        return np.array([own.score for own in self.seeds], np.float64)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Why this result is not complete, in words; empty where it is."""
+        found = []
+        missing = sorted(set(self.planned) - {own.seed for own in self.seeds if own.steps or own.final})
+        if missing:
+            found.append(f"{_seeds(missing)} not run")
+        short = [own.seed for own in self.seeds if own.last < self.steps and own.seed not in missing]
+        if short:
+            last = min(own.last for own in self.seeds if own.seed in short)
+            found.append(f"{_seeds(short)} stopped at {last:,} of {self.steps:,} steps")
+        unjudged = [own.seed for own in self.seeds if own.steps and not own.final and own.seed not in short]
+        if unjudged:
+            found.append(f"{_seeds(unjudged)} without a final evaluation: the last point of the curve is taken")
+        return tuple(found)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is odd about the figures, though nothing is missing."""
+        found = list(self.notes)
+        bad = [own.seed for own in self.seeds if not np.isfinite([*own.returns, *own.final]).all()]
+        if bad:
+            found.append(f"{_seeds(bad)} with figures that are not finite (null)")
+        ends = {own.steps[-1] for own in self.seeds if own.steps}
+        if len(ends) > 1:
+            found.append(f"curves of different lengths: from {min(ends):,} to {max(ends):,} steps")
+        few = {len(own.final) for own in self.seeds if own.final} - {FINAL_EPISODES}
+        if few:
+            found.append(f"final evaluation over {', '.join(map(str, sorted(few)))} episodes, not {FINAL_EPISODES}")
+        return tuple(found)
+
+    @property
+    def filename(self) -> str:
+        """The name of its file in a store."""
+        wanted = f"{self.task}-{self.method}-{self.commit or 'unknown'}"
+        plain = re.sub(r"[^A-Za-z0-9._+-]+", "_", wanted)
+        if plain == wanted:
+            return f"{plain}.json"
+        return f"{plain}-{hashlib.sha256(wanted.encode()).hexdigest()[:6]}.json"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data without NaN; `from_json` gives the same result back."""
+        data = {"kind": KIND, "version": VERSION}
+        data |= {own.name: getattr(self, own.name) for own in fields(self) if own.name != "seeds"}
+        data["seeds"] = [{own.name: getattr(seed, own.name) for own in fields(seed)} for seed in self.seeds]
+        plain: dict[str, Any] = _plain(data)
+        return plain
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Result:
+        """A result from plain data; another version, a missing or an unknown part is refused by name."""
+        if data.get("kind") != KIND:
+            raise ValueError(f"kind={data.get('kind')!r} is not {KIND!r}: this is no result")
+        if data.get("version") != VERSION:
+            raise ValueError(
+                f"format version {data.get('version')!r}, but this sasr reads version {VERSION}; "
+                "read it with the sasr that wrote it, or run `sasr compare --save` again"
+            )
+        parts = {name: value for name, value in data.items() if name not in ("kind", "version")}
+        _check_names(cls, parts, "a result")
+        if not isinstance(parts.get("seeds", []), list):
+            raise ValueError("seeds is not a list")
+        seeds = [_seed_from_json(own) for own in parts.pop("seeds", [])]
+        notes, planned = tuple(parts.pop("notes", ())), tuple(parts.pop("planned", ()))
+        for name in ("wall_seconds", "peak_memory_bytes"):
+            parts[name] = _number(parts.get(name))
+        return cls(**parts, seeds=tuple(seeds), notes=notes, planned=planned)
+
+
+class Problem(NamedTuple):
+    """Something in a folder that could not be used as it is."""
+
+    path: str
+    text: str
+
+
+class Reading(NamedTuple):
+    """What a folder holds, the good and the bad."""
+
+    results: list[Result]
+    problems: list[Problem]
+
+
+def write_result(result: Result, folder: str | Path) -> Path:
+    """Put a result into a store, thinned; one of the same task, method and commit is replaced, all or nothing."""
+    place = Path(folder)
+    check_writable(place)
+    slim = replace(result, seeds=tuple(own.thinned() for own in result.seeds))
+    path = place / result.filename
+    write_whole(path, json.dumps(slim.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    return path
+
+
+def read_result(path: str | Path) -> Result:
+    """One file of a store; whatever is wrong with it is said with its name."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise ValueError("this is no result")
+        return Result.from_json(data)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_results(folder: str | Path) -> Reading:
+    """Every result in a store; files that cannot be read are named, and other JSON files are passed over."""
+    place = Path(folder)
+    if not place.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder; give the one that `sasr compare --save` wrote to")
+    results, problems = [], []
+    for path in sorted(place.glob("*.json")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if not is_result(text):
+            if not _is_json(text):
+                problems.append(Problem(path.name, "is not JSON: cut off while it was written, or changed by hand"))
+            continue
+        try:
+            results.append(read_result(path))
+        except ValueError as error:
+            problems.append(Problem(path.name, str(error).removeprefix(f"{path}: ")))
+    return Reading(results, problems)
+
+
+def is_result(text: str) -> bool:
+    """Whether a file's text means to be a result, whole or not."""
+    return re.match(rf'\s*\{{\s*"kind"\s*:\s*"{KIND}"', text) is not None
+
+
+def thin(count: int, points: int = MAX_POINTS) -> list[int]:
+    """Indices of at most `points` of `count` items, evenly spread, with the first and the last.
+
+    >>> thin(5, 3), thin(2, 3), thin(0, 3)
+    ([0, 2, 4], [0, 1], [])
+    """
+    if count <= points:
+        return list(range(count))
+    return [round(i) for i in np.linspace(0, count - 1, points)]
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder and see that files can be put there; an error names the folder and the fix."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be written to ({error.strerror}); choose another place with --out") from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write beside, then rename: a reader never sees half a file."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _seed_from_json(data: Any) -> SeedResult:
+    if not isinstance(data, dict) or not isinstance(data.get("seed"), int):
+        raise ValueError("a part of seeds has no whole number as its seed")
+    _check_names(SeedResult, data, f"seed {data['seed']}")
+    parts = dict(data)
+    for name in ("returns", "success", "final"):
+        parts[name] = tuple(_number(value) for value in parts.get(name, ()))
+    parts["steps"] = tuple(parts.get("steps", ()))
+    if not isinstance(parts.get("taken", 0), int):
+        raise ValueError(f"seed {data['seed']} took {data['taken']!r} steps, which is no whole number")
+    parts["final_success"] = _number(parts.get("final_success"))
+    return SeedResult(**parts)
+
+
+def _check_names(kind: type[Any], data: Iterable[str], what: str) -> None:
+    unknown = sorted(set(data) - {own.name for own in fields(kind)})
+    if unknown:
+        raise ValueError(f"{what} has no part {unknown[0]!r}; it was changed by hand, or written by another version")
+
+
+def _number(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say: tuples are lists; NaN and infinities are null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(own) for key, own in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(own) for own in value]
+    return value
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _seeds(numbers: Sequence[int]) -> str:
+    return f"seed {numbers[0]}" if len(numbers) == 1 else f"seeds {', '.join(map(str, numbers))}"

@@ -1,0 +1,187 @@
+"""`sasr train`, `resume` and `eval` as typed, on runs that are small but real."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import sasr
+from sasr.training import TrainConfig
+from tests.cli.commands import run
+
+ROOT = Path(__file__).parents[2]
+SMALL = ("--set", "agent.hidden=8,8", "--set", "agent.batch_size=16", "--set", "agent.burn_in=40", "--workers", "0")
+
+
+def process(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.Popen(
+        [sys.executable, "-m", "sasr", *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finished(*arguments: str, folder: Path) -> tuple[int, str]:
+    ran = process(*arguments, folder=folder)
+    output, _ = ran.communicate(timeout=300)
+    return ran.returncode, output
+
+
+def test_train_stop_resume_and_eval(tmp_path: Path) -> None:
+    """One story through real processes: Ctrl-C in the middle, on to the end, then the table."""
+    training = process(
+        *("train", "Pendulum-v1", "--seeds", "2", "--seed", "7", "--steps", "700", "--out", "run"),
+        *(*SMALL, "--eval-every", "100", "--eval-episodes", "2", "--log-every", "100", "--no-tensorboard"),
+        folder=tmp_path,
+    )
+    assert training.stdout is not None
+    for line in training.stdout:
+        if "evaluation" in line:
+            break
+    training.send_signal(signal.SIGINT)
+    output, _ = training.communicate(timeout=300)
+    assert training.returncode == 130, output
+    assert output.splitlines()[-1] == "sasr resume run"
+    stopped = sasr.Run(tmp_path / "run")
+    assert stopped.config.seeds == (7, 8)
+    at = stopped.steps
+    assert 100 <= at < 700
+
+    code, output = finished("resume", "run", "--no-tensorboard", folder=tmp_path)
+    assert code == 0, output
+    assert f"resumed at step {at}\n" in output
+    assert "step 700/700 (100%)" in output
+    assert output.splitlines()[-2:] == ["curve: run/curve.png", "run: run"]
+    assert stopped.finished
+    code, output = finished("resume", "run", folder=tmp_path)
+    assert code == 0
+    assert "has taken all its 700 steps" in output
+
+    code, output = finished("eval", "run", "--episodes", "3", "--workers", "0", folder=tmp_path)
+    assert code == 0, output
+    judged = json.loads((tmp_path / "run" / "eval.json").read_text())
+    assert [row["name"] for row in judged["rows"]] == ["seed 7", "seed 8", "all"]
+    for row in judged["rows"]:
+        assert re.search(rf"{row['name']} +{row['return_mean']:,.0f}", output)
+
+
+def test_a_run_gets_a_folder_of_its_own_under_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = ("--steps", "60", "--eval-every", "0", "--shaper", "none", "--no-tensorboard")
+    code, output = run(capsys, "train", "MountainCar", *flags, *SMALL)
+    assert code == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"MountainCar-none-\d{8}-\d{6}", folder.name)
+    assert output.endswith(f"run: runs/{folder.name}")
+    assert sasr.Run(folder).config.agent_config.hidden == (8, 8)
+
+
+@pytest.fixture
+def nan_task() -> str:
+    """An environment that goes wrong in its 50th step."""
+    if "NanTask-v0" not in gym.registry:
+        gym.register("NanTask-v0", entry_point=NanTask)
+    return "NanTask-v0"
+
+
+class NanTask(gym.Env):
+    """NaN where a number should be."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+    steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple:
+        self.steps += 1
+        return np.array([0.0, np.nan if self.steps >= 50 else 0.0], np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("MountainCarr",), "did you mean MountainCar"),
+        (("Pendulum-v1", "--agent", "sacc"), "did you mean 'sac'"),
+        (("Pendulum-v1", "--shaper", "sassr"), "did you mean 'sasr'"),
+        (("Pendulum-v1", "--preset", "papper"), "did you mean 'paper'"),
+        (("Pendulum-v1", "--device", "cuda"), "use device='cpu'"),
+        (("Pendulum-v1", "--device", "gpu"), "use cpu, cuda, cuda:1 or auto"),
+        (("CartPole-v1", "--agent", "sac"), "action space Discrete(2)"),
+        (("Pendulum-v1", "--steps", "30", *SMALL), "steps=30 is less than burn_in=40"),
+        (("Pendulum-v1", "--steps", "300", *SMALL, "--set", "agent.batch_size=200"), "less than batch_size=200"),
+        (("Pendulum-v1", "--seeds", "0"), "--seeds 0 must be at least 1"),
+        (("Pendulum-v1", "--set", "agent.critic_rl=1"), "did you mean 'critic_lr'"),
+        (("Pendulum-v1", "--shaper", "none", "--set", "shaper.reward_weight=1"), "none has no settings"),
+        (("NanTask-v0", "--steps", "100", "--eval-every", "0", *SMALL), "is nan at index 1 after 49 steps"),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_exit_2(
+    arguments: tuple[str, ...], message: str, nan_task: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    if "cuda" in arguments and torch.cuda.is_available():
+        pytest.skip("there is CUDA here")
+    code, output = run(capsys, "train", *arguments, "--out", str(tmp_path / "run"), "--no-tensorboard")
+    assert code == 2, output
+    assert message in output
+    assert "Traceback" not in output
+
+
+def test_a_run_folder_that_exists_is_half_written_or_newer_is_one_clear_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    flags = ("--steps", "60", "--eval-every", "0", *SMALL, "--no-tensorboard", "--out", str(folder))
+    assert run(capsys, "train", "Pendulum-v1", *flags)[0] == 0
+    file = folder / "config.json"
+    whole = file.read_text()
+    said = [run(capsys, "train", "Pendulum-v1", *flags)]
+    file.write_text(whole[:100])
+    said.append(run(capsys, "resume", str(folder)))
+    file.write_text(json.dumps(json.loads(whole) | {"format": 99}))
+    said.append(run(capsys, "eval", str(folder)))
+    file.unlink()
+    said += [run(capsys, "train", "Pendulum-v1", *flags), run(capsys, "resume", str(tmp_path / "nothing"))]
+    assert [code for code, _ in said] == [2] * 5
+    for (_, output), message in zip(
+        said,
+        (f"sasr resume {folder}", "half written", "written by a newer sasr", "only half written", "there is no run in"),
+        strict=True,
+    ):
+        assert message in output
+        assert "Traceback" not in output
+
+
+def test_a_film_is_asked_for_before_the_episodes_are_played(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, output = run(capsys, "eval", "runs/none", "--video")
+    assert code == 2
+    assert 'pip install "sasr[video]"' in output
+
+
+def test_every_setting_of_a_run_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = set(re.findall(r"--[a-z-]+", run(capsys, "train", "--help")[1]))
+    own = {"agent_config", "shaper_config", "task"}  # --set, and the word without a flag
+    for field in dataclasses.fields(TrainConfig):
+        assert field.name in own or f"--{field.name.replace('_', '-')}" in flags

@@ -1,0 +1,41 @@
+"""One network of a population as PyTorch's own layers have it."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from sasr.networks import PopulationCNN, PopulationLinear, PopulationMLP
+
+
+def plain_linear(layer: PopulationLinear, network: int) -> nn.Linear:
+    own = nn.Linear(*layer.weight.shape[1:], dtype=layer.weight.dtype)
+    own.load_state_dict({"weight": layer.weight[network].T, "bias": layer.bias[network]})
+    return own
+
+
+def plain_mlp(net: PopulationMLP, network: int) -> nn.Sequential:
+    first, *rest = (plain_linear(layer, network) for layer in net.layers)
+    return nn.Sequential(first, *(part for layer in rest for part in (nn.ReLU(), layer)))
+
+
+class Brightness(nn.Module):
+    """Bytes as shares of 255."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(self.dtype) / 255
+
+
+def plain_cnn(net: PopulationCNN, network: int) -> nn.Sequential:
+    """For bytes (B, channels, H, W)."""
+    parts: list[nn.Module] = [Brightness(net.dense.weight.dtype)]
+    for layer in net.layers:
+        outputs, inputs, kernel, _ = layer.weight.shape[1:]
+        conv = nn.Conv2d(inputs, outputs, kernel, layer.stride, dtype=layer.weight.dtype)
+        conv.load_state_dict({"weight": layer.weight[network], "bias": layer.bias[network]})
+        parts += [conv, nn.ReLU()]
+    return nn.Sequential(*parts, nn.Flatten(), plain_linear(net.dense, network), nn.ReLU())

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from sasr.report import figures, stats
+from sasr.report.collect import Collection
+from sasr.report.reference import like, read_reference
+from sasr.report.summary import summarise
+
+from .synthetic import make_result
+
+CSV = "task,variant,step,mean,spread\nAntStand,sasr,0,1.0,0.1\nAntStand,sasr,5000,50.0,\nAntStand,rlara,0,2.0,0.1\n"
+
+
+@pytest.fixture(scope="module")
+def grid() -> Collection:
+    return Collection([make_result(task, method) for task in ("AntStand", "AntFar") for method in ("sasr", "sac")])
+
+
+def test_a_line_is_the_mean_of_the_seeds_and_its_band_their_standard_error(grid: Collection) -> None:
+    figure = figures.learning_curves(figures.panels_of(grid))
+    panel = figure.axes[0]
+    steps, values = stats.aligned([(own.steps, own.returns) for own in grid.results[0].seeds])
+    line, band = panel.lines[0], panel.collections[0]
+    np.testing.assert_allclose(line.get_xdata(), steps)
+    np.testing.assert_allclose(line.get_ydata(), values.mean(0))
+    highest = band.get_paths()[0].vertices[:, 1].max()
+    assert highest == pytest.approx((values.mean(0) + values.std(0, ddof=1) / np.sqrt(3)).max())
+    assert [own.get_title() for own in figure.axes] == ["AntStand", "AntFar"]
+
+
+@pytest.mark.parametrize(("band", "lines"), [("error", 2), ("iqm", 2), ("seeds", 8)])
+def test_bands_can_be_errors_intervals_or_every_seed(band: figures.Band, lines: int, grid: Collection) -> None:
+    figure = figures.learning_curves(figures.panels_of(grid), band=band)
+    assert len(figure.axes[0].lines) == lines
+    assert len(figure.axes[0].collections) == (0 if band == "seeds" else 2)
+
+
+def test_reference_curves_lie_over_those_of_the_same_method(grid: Collection, tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text(CSV)
+    reference = read_reference(tmp_path / "curves.csv")
+    figure = figures.learning_curves(figures.panels_of(grid), reference=reference)
+    dashed = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+    assert len(dashed) == 1
+    np.testing.assert_allclose(dashed[0].get_ydata(), [1.0, 50.0])
+    assert not [line for line in figure.axes[1].lines if line.get_linestyle() == "--"]
+
+
+def test_reference_names_are_ours_and_variants_of_a_method_share_its_curve(tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text(CSV)
+    curves = read_reference(tmp_path / "curves.csv")["AntStand"]
+    assert curves.keys() == {"sasr", "relara"}
+    assert np.isnan(curves["sasr"].spread[1])
+    assert like("sasr (features=50)", curves) is like("sasr-authors", curves) is curves["sasr"]
+    assert like("sac", curves) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "is not a file"),
+        ("task,variant,step,mean\n", "no column 'spread'"),
+        ("", "no column 'task'"),
+        (CSV + "AntStand,sasr,many,1,1\n", "line 5"),
+        (CSV + "AntStand,sasr\n", "line 5"),
+    ],
+)
+def test_a_bad_reference_file_is_named_with_its_line(text: str | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "curves.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_reference(path)
+
+
+def test_png_and_pdf_are_real_and_the_same_again(grid: Collection, tmp_path: Path) -> None:
+    summary = summarise(grid, draws=50)
+    shown = {own.method: own.profile for own in summary.aggregates if own.profile}
+    for name, make in {
+        "curves": lambda: figures.learning_curves(figures.panels_of(grid)),
+        "bars": lambda: figures.interval_bars(summary),
+        "profiles": lambda: figures.profiles(shown),
+    }.items():
+        png, pdf = figures.save(make(), tmp_path / name)
+        assert image.imread(png)[..., :3].std() > 0.01
+        assert pdf.read_bytes().startswith(b"%PDF")
+        again = figures.save(make(), tmp_path / f"{name}-again")
+        assert [path.read_bytes() for path in again] == [png.read_bytes(), pdf.read_bytes()]
+
+
+def test_an_ablation_grid_has_a_row_for_each_setting_and_a_column_for_each_task(grid: Collection) -> None:
+    panels = figures.panels_of(grid)
+    figure = figures.ablation_grid({"retention": panels, "features": {"AntFar": panels["AntFar"]}})
+    titles = [own.get_title() for own in figure.axes]
+    assert titles == ["AntStand", "AntFar", "", ""]
+    assert [bool(own.lines) for own in figure.axes] == [True, True, False, True]
+
+
+def test_visited_states_are_counted_by_periods() -> None:
+    states = np.concatenate([np.full((25_000, 2), 0.25), np.full((10_000, 2), 0.75)])
+    figure = figures.visit_density(states, bounds=((0.0, 1.0), (0.0, 1.0)), bins=2)
+    panels = [own for own in figure.axes if own.images]
+    assert [own.get_title() for own in panels] == ["0 – 25,000 steps", "25,000 – 35,000 steps"]
+    first, second = (np.asarray(own.images[0].get_array()) for own in panels)
+    assert np.flatnonzero(first).tolist() == [0]
+    assert np.flatnonzero(second).tolist() == [3]
+    with pytest.raises(ValueError, match=r"\(4, 3\) are not \(steps, 2\)"):
+        figures.visit_density(np.zeros((4, 3)))
+
+
+def test_the_success_rate_along_a_feature_is_its_mean_in_each_bin() -> None:
+    height = np.array([0.0, 0.1, 0.9, 1.0])
+    stage = figures.Stage("early", height, [0.1, 0.2, 0.8, 0.9], [0.0, 0.2, 0.8, 1.0])
+    figure = figures.shaping_along_feature([stage, stage._replace(name="late")], bins=2)
+    np.testing.assert_allclose(figure.axes[2].lines[0].get_ydata(), [0.1, 0.9])
+    assert [own.get_title() for own in figure.axes[:2]] == ["early", "late"]
+    with pytest.raises(ValueError, match="no stages"):
+        figures.shaping_along_feature([])

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sasr.report import payload as payload_module
+from sasr.report.collect import Collection, Video, collect
+from sasr.report.page import _embedded, write_page
+from sasr.report.payload import packed
+from sasr.report.runs import Maps
+from sasr.report.store import write_result
+
+from .synthetic import make_result
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found.group(1))
+    return data
+
+
+@given(st.lists(st.floats(-1e9, 1e9) | st.just(float("nan")), min_size=1, max_size=20), st.sampled_from([8, 16]))
+def test_packed_numbers_come_back_to_within_half_a_step(values: list[float], bits: int) -> None:
+    numbers = np.array(values)
+    finite = numbers[np.isfinite(numbers)]
+    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
+    top, kind = (65_534, "<u2") if bits == 16 else (254, "u1")
+    whole = np.frombuffer(base64.b64decode(packed(numbers, low, high, bits=bits)), kind)
+    back = np.where(whole > top, np.nan, low + whole / top * (high - low))
+    np.testing.assert_allclose(back, numbers, atol=0.51 * (high - low) / top + 1e-6)
+
+
+@given(st.text())
+def test_no_text_can_end_the_script_it_is_in(text: str) -> None:
+    assert "<" not in _embedded({"name": text})
+    assert json.loads(_embedded({"name": text}))["name"] == text
+
+
+def test_the_page_fetches_nothing_and_has_no_external_parts(tmp_path: Path) -> None:
+    page = write_page(Collection([make_result()]), tmp_path / "report.html").read_text()
+    ours = re.sub(r"<script>.{1000000,}?</script>", "", page, flags=re.DOTALL)  # plotly.js names sites in its texts
+    assert len(ours) < 200_000
+    assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", ours)
+    assert "fetch(" not in ours
+    assert "@import" not in ours
+
+
+def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
+    pages = [write_page(Collection([make_result()]), tmp_path / f"{at}.html").read_bytes() for at in (1, 2)]
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.slow
+def test_the_grid_of_table_1_stays_below_8_megabytes(table_1_page: Path) -> None:
+    assert table_1_page.stat().st_size < 8_000_000
+
+
+def test_long_and_ragged_curves_are_drawn_on_200_points(tmp_path: Path) -> None:
+    result = make_result(seeds=3)
+    seeds = [make_result(points=150 + 7 * at, first_seed=at, seeds=1).seeds[0] for at in range(3)]
+    page = write_page(Collection([type(result)(task="t", method="sasr", seeds=tuple(seeds))]), tmp_path / "report.html")
+    (cell,) = data_of(page)["cells"]
+    assert len(base64.b64decode(cell["steps"])) == 4 * 200
+    assert len(base64.b64decode(cell["returns"])) == 2 * 3 * 200
+
+
+def test_small_films_are_embedded_and_large_ones_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload_module, "VIDEO_BYTES", 10)
+    (tmp_path / "a run").mkdir()
+    films = []
+    for name, size in (("one.mp4", 8), ("two.mp4", 8)):
+        (tmp_path / "a run" / name).write_bytes(b"x" * size)
+        films.append(Video("a run", tmp_path / "a run" / name))
+    page = write_page(Collection([make_result()], videos=films), tmp_path / "report.html")
+    first, second = data_of(page)["videos"]
+    assert first["source"] == "data:video/mp4;base64," + base64.b64encode(b"x" * 8).decode()
+    assert (second["embedded"], second["source"]) == (False, "a%20run/two.mp4")
+
+
+def test_a_map_is_the_mean_over_seeds(tmp_path: Path) -> None:
+    rate = np.stack([np.zeros((2, 3)), np.ones((2, 3))])[None]
+    maps = Maps("run", np.array([10]), np.arange(3.0), np.arange(2.0), rate, ("x", "y"))
+    page = write_page(Collection([make_result()], maps=[maps]), tmp_path / "report.html")
+    assert base64.b64decode(data_of(page)["maps"][0]["rate"]) == bytes([127] * 6)
+
+
+def test_what_was_found_is_all_in_the_page(tmp_path: Path) -> None:
+    write_result(make_result(method="sasr", planned=(0, 1, 2, 9)), tmp_path)
+    (tmp_path / "newer.json").write_text(json.dumps(make_result(method="sac").to_json() | {"version": 2}))
+    data = data_of(write_page(collect(tmp_path), tmp_path / "report.html"))
+    assert data["cells"][0]["gaps"] == ["seed 9 not run"]
+    assert "version 2" in data["problems"][0]["text"]
+    assert data["cells"][0]["command"].startswith("sasr compare --tasks AntStand")

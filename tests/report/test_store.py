@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sasr.report.store import MAX_POINTS, Result, SeedResult, read_result, read_results, thin, write_result
+
+from .synthetic import make_result, seed_result
+
+numbers = st.floats(allow_nan=True, allow_infinity=False, width=64)
+
+
+@given(
+    st.lists(st.tuples(numbers, numbers), max_size=8),
+    st.lists(numbers, max_size=4),
+    st.text(min_size=1, max_size=8),
+    st.dictionaries(st.text(max_size=4), st.one_of(st.none(), st.integers(), st.text(max_size=3), st.booleans())),
+)
+def test_a_result_comes_back_from_json_as_it_was(
+    points: list[tuple[float, float]], final: list[float], name: str, config: dict[str, object]
+) -> None:
+    seed = SeedResult(
+        seed=3,
+        steps=tuple(range(len(points))),
+        returns=tuple(r for r, _ in points),
+        success=tuple(s for _, s in points),
+        final=tuple(final),
+    )
+    result = Result(task=name, method="sasr", config=config, seeds=(seed,), planned=(3, 4), notes=("a note",))
+    text = json.dumps(result.to_json(), allow_nan=False)
+    # NaN differs from itself, so the comparison is in words.
+    assert repr(Result.from_json(json.loads(text))) == repr(result)
+
+
+def test_a_store_gives_back_what_was_written(tmp_path: Path) -> None:
+    written = [make_result("AntStand"), make_result("pkg:Other/Task-v0", "#Explo")]
+    paths = [write_result(result, tmp_path / "new" / "store") for result in written]
+    assert len(set(paths)) == 2
+    assert read_results(tmp_path / "new" / "store").problems == []
+    assert {own.task for own in read_results(tmp_path / "new" / "store").results} == {"AntStand", "pkg:Other/Task-v0"}
+    assert read_result(paths[0]).to_json() == written[0].to_json()
+    assert sorted(path.name for path in paths[0].parent.iterdir()) == sorted(path.name for path in paths)
+
+
+def test_names_that_look_alike_as_files_do_not_share_one() -> None:
+    one, other = make_result("a/b"), make_result("a:b")
+    assert one.filename != other.filename
+
+
+def test_writing_again_replaces_the_file_and_gives_the_same_bytes(tmp_path: Path) -> None:
+    first = write_result(make_result(), tmp_path).read_bytes()
+    assert write_result(make_result(), tmp_path).read_bytes() == first
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_curves_are_thinned_to_200_points_with_both_ends(tmp_path: Path) -> None:
+    long = make_result(points=1_234)
+    seed = read_result(write_result(long, tmp_path)).seeds[0]
+    assert len(seed.steps) == len(seed.returns) == len(seed.success) == MAX_POINTS
+    assert (seed.steps[0], seed.steps[-1]) == (long.seeds[0].steps[0], long.seeds[0].steps[-1])
+    assert set(zip(seed.steps, seed.returns, strict=True)) <= set(
+        zip(long.seeds[0].steps, long.seeds[0].returns, strict=True)
+    )
+
+
+@given(st.integers(0, 5_000), st.integers(2, 300))
+def test_thinning_never_repeats_a_point(count: int, points: int) -> None:
+    kept = thin(count, points)
+    assert len(kept) == len(set(kept)) == min(count, points)
+
+
+def test_a_file_of_another_version_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    good = write_result(make_result(), tmp_path)
+    data = json.loads(good.read_text())
+    (tmp_path / "newer.json").write_text(json.dumps(data | {"version": 7}))
+    reading = read_results(tmp_path)
+    assert len(reading.results) == 1
+    ((path, text),) = reading.problems
+    assert path == "newer.json"
+    assert "version 7" in text
+    with pytest.raises(ValueError, match=r"newer\.json: format version 7, but this sasr reads version 1"):
+        read_result(tmp_path / "newer.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colour": "red"}, "no part 'colour'"),
+        ({"seeds": [{"steps": [1]}]}, "no whole number as its seed"),
+        ({"seeds": [{"seed": 1, "steps": [1, 2], "returns": [0.0]}]}, "seed 1 has 2 steps, but 1 returns"),
+        ({"seeds": [{"seed": 1, "steps": [2, 1], "returns": [0.0, 0.0]}]}, "do not ascend"),
+        ({"seeds": [{"seed": 1, "steps": [1], "returns": ["high"]}]}, "'high' is not a number"),
+        ({"seeds": [{"seed": 1, "taken": "all"}]}, "seed 1 took 'all' steps"),
+        ({"seeds": [{"seed": 1}, {"seed": 1}]}, "name one twice"),
+        ({"task": ""}, "needs a task"),
+    ],
+)
+def test_a_file_that_was_changed_by_hand_is_refused_by_name(
+    change: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    data = make_result().to_json() | change
+    (tmp_path / "odd.json").write_text(json.dumps(data))
+    assert message in read_results(tmp_path).problems[0].text
+
+
+def test_a_file_that_was_cut_off_is_named_and_other_json_is_passed_over(tmp_path: Path) -> None:
+    whole = write_result(make_result(), tmp_path).read_text()
+    (tmp_path / "cut.json").write_text(whole[: len(whole) // 2])
+    (tmp_path / "plan.json").write_text('{"tasks": []}')
+    (tmp_path / "noise.json").write_text("\x00\x01")
+    reading = read_results(tmp_path)
+    assert len(reading.results) == 1
+    assert [problem.path for problem in reading.problems] == ["cut.json", "noise.json"]
+
+
+def test_nan_is_null_in_the_file_and_told_about(tmp_path: Path) -> None:
+    result = make_result()
+    broken = replace(result.seeds[1], returns=(math.nan, *result.seeds[1].returns[1:]), final=(math.nan, math.inf))
+    path = write_result(replace(result, seeds=(result.seeds[0], broken)), tmp_path)
+    assert "NaN" not in path.read_text()
+    found = read_result(path)
+    assert math.isnan(found.seeds[1].returns[0])
+    assert math.isnan(found.scores[1])
+    assert "seed 1 with figures that are not finite (null)" in found.remarks
+
+
+def test_what_is_missing_is_said_in_words() -> None:
+    half = replace(seed_result(1), steps=(0, 50), returns=(0.0, 1.0), success=())
+    unjudged = replace(seed_result(2), final=())
+    found = Result(
+        task="AntStand", method="sasr", steps=10_000, planned=(0, 1, 2, 7, 8), seeds=(seed_result(0), half, unjudged)
+    )
+    assert found.gaps == (
+        "seeds 7, 8 not run",
+        "seed 1 stopped at 50 of 10,000 steps",
+        "seed 2 without a final evaluation: the last point of the curve is taken",
+    )
+    assert "curves of different lengths: from 50 to 10,000 steps" in found.remarks
+    assert make_result().gaps == make_result().remarks == ()
+
+
+def test_a_final_evaluation_of_fewer_episodes_is_told_about() -> None:
+    assert make_result(final=5).remarks == ("final evaluation over 5 episodes, not 100",)
+
+
+@pytest.mark.parametrize("where", ["/proc/store", "file/store"])
+def test_a_place_that_cannot_be_written_to_is_said_so(where: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot be written to"):
+        write_result(make_result(), tmp_path / where)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_said_so(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(ValueError, match="cannot be written to"):
+        write_result(make_result(), tmp_path)
+
+
+def test_a_store_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
+        read_results(tmp_path / "nowhere")
