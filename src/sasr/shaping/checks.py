@@ -118,7 +118,8 @@ class _Policy:
 def _bound(unbound: RewardShaper) -> RewardShaper:
     shaper = copy.deepcopy(unbound)
     host = Host(observation_space=OBSERVATION, action_space=ACTION, seeds=(1, 2, 3), envs=ENVS, policy=_Policy())
-    shaper.bind(dataclasses.replace(host, replay=Replay(host, capacity=2 * STEPS * ENVS)))
+    on_policy = bool(getattr(shaper, "separate_stream", False))  # such a host has no replay buffer
+    shaper.bind(host if on_policy else dataclasses.replace(host, replay=Replay(host, capacity=2 * STEPS * ENVS)))
     return shaper
 
 

@@ -28,13 +28,13 @@ class ShaperKind(NamedTuple):
 
 SHAPERS: dict[str, ShaperKind] = {
     "sasr": ShaperKind(SASR, SasrConfig),
+    "rnd": ShaperKind(RND, RndConfig),
+    "drnd": ShaperKind(DRND, DrndConfig),
+    "explo": ShaperKind(Explo, ExploConfig),
     "explors": ShaperKind(ExploRS, ExplorsConfig),
     "gfa_rfe": ShaperKind(GfaRfe, GfaRfeConfig),
     "relara": ShaperKind(Relara, RelaraConfig),
     "rosa": ShaperKind(Rosa, RosaConfig),
-    "rnd": ShaperKind(RND, RndConfig),
-    "drnd": ShaperKind(DRND, DrndConfig),
-    "explo": ShaperKind(Explo, ExploConfig),
 }
 NONE = "none"
 """The name of no shaper: the plain agent."""
