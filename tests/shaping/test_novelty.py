@@ -13,11 +13,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sasr import SASR, Host, check_shaper
+from sasr.agents import PpoConfig
+from sasr.evidence.moments import ReturnSpread
 from sasr.shaping.drnd import DrndConfig
 from sasr.shaping.registry import SHAPERS, shaper_named
 from sasr.shaping.rnd import RELEASED, RND, RndConfig
 from sasr.shaping.sim_hash import Explo
-from sasr.training import TrainConfig
+from sasr.training import TrainConfig, Trainer
 from tests.conftest import box, make_batch, make_step
 from tests.shaping.rivals import KINDS, bind
 from tests.training.test_loop import run, same_weights
@@ -251,3 +253,27 @@ def test_pictures_are_seen_by_their_newest_frame(kind: str, stack: tuple[int, ..
         older = frames.clone()
         older[:, :, :-1] = 0
         assert torch.equal(shaper.shape(make_batch(older)), bonus)
+
+
+# ------------------------------------------------------------------------------------- on policy
+
+
+@pytest.mark.parametrize("kind", ["rnd", "drnd"])
+def test_a_separate_stream_gets_a_value_head_of_its_own(kind: str) -> None:
+    config = TrainConfig(
+        task="TwoRooms",
+        agent="ppo",
+        agent_config=PpoConfig(hidden=(16, 16), rollout=32, minibatches=2, epochs=2),
+        shaper=kind,
+        shaper_config=SHAPERS[kind].config(hidden=(16, 16), outputs=8, separate_stream=True),
+        seeds=(0, 1),
+        steps=200,
+        workers=0,
+        device="cpu",
+    )
+    with Trainer(config) as trainer:
+        figures = trainer.loop.run(200)
+        assert trainer.learner.agent.heads == 2
+        assert isinstance(trainer.shaper.scale, ReturnSpread)  # as published
+    assert (figures["shaping/bonus_mean"] > 0).all()
+    assert (figures["shaping/bonus_share"] == 1).all()  # nobody reached the goal
