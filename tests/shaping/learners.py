@@ -19,7 +19,7 @@ K, A, B = 4, 2, 16
 NAMES = ("explors", "gfa_rfe", "relara", "rosa")
 SMALL: dict[str, dict[str, Any]] = {
     "explors": {"hidden": (16,), "first_states": 10, "delay": 0, "window": 100, "batch_size": 16, "actions": 4},
-    "gfa_rfe": {"hidden": 16, "networks": 4},
+    "gfa_rfe": {"width": 16, "networks": 4},
     "relara": {"width": 16, "blocks": 1},
     "rosa": {"hidden": (16,), "feature_hidden": (16,), "components": 4},
 }

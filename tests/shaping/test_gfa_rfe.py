@@ -114,7 +114,7 @@ def test_targets_go_on_behind_the_ends_of_episodes_and_weights_are_bounded() -> 
 def test_networks_agree_where_they_have_learned() -> None:
     """Two clusters in eight dimensions; 1000 updates towards a constant on one of them."""
     space = box(1)
-    shaper = GfaRfe(learning_rate=1e-3, hidden=128)
+    shaper = GfaRfe(learning_rate=1e-3, width=128)
     shaper.bind(Host(observation_space=box(7), action_space=space, policy=Leaning(space)))
     g = torch.Generator().manual_seed(0)
 

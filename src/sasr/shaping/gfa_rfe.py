@@ -36,8 +36,8 @@ class GfaRfeConfig:
     """Weight of the bonus, which is in [0, bonus_max]; 0 is the plain agent."""
     networks: int = 10
     """Value functions K in the ensemble, at least 2."""
-    hidden: int = 256
-    """Width of their hidden layers; the released code has 1024."""
+    width: int = 256
+    """Units of their hidden layers; the released code has 1024."""
     learning_rate: float = 1e-4
     """Adam's step size for the one that learns."""
     confidence: float = 2.0
@@ -59,7 +59,7 @@ class GfaRfeConfig:
 
     def __post_init__(self) -> None:
         check_weight(self.weight)
-        check_sizes(self, "hidden")
+        check_sizes(self, "width")
         check_share(self, "tau")
         check_rates(self, "learning_rate", "confidence", "bonus_max", "value_max")
         if self.networks < 2:
@@ -84,7 +84,7 @@ class Ensemble(nn.Module):
         super().__init__()
         self.networks, self.members = config.networks, len(generators)
         everyone = [*generators] * config.networks
-        width = config.hidden
+        width = config.width
         sizes = ((inputs, width), (width, width), (width, 1))
         self.layers = nn.ModuleList(PopulationLinear(*size, generators=everyone, device=device) for size in sizes)
         if config.compat:
