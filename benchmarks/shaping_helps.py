@@ -86,7 +86,9 @@ def run(settings: Settings, method: str, progress: Progress) -> dict[str, Any]:
     start = time.perf_counter()
     with Trainer(config, recorder=recorder) as trainer:
         if not trainer.run():
-            raise SystemExit(f"{method} was stopped after {trainer.loop.steps:,} steps; the methods before it are saved")
+            raise SystemExit(
+                f"{method} was stopped after {trainer.loop.steps:,} steps; the methods before it are saved"
+            )
     # Episodes end at different moments, so a seed's return at a step is the mean of its last ten until then.
     grid = [step for step, _, _ in recorder.evaluations]
     recent = [[_mean([value for at, value in own if at <= step][-10:]) for step in grid] for own in recorder.training]
