@@ -102,3 +102,14 @@ def test_the_mountain_car_table_is_the_stored_one(page: str) -> None:
     for found in stored("mountain_car-16-cores")["figures"]["methods"].values():
         figures = " | ".join(f"{mean:.2f} ± {error:.2f}" for mean, error in found["return_at"].values())
         assert f"| {figures} | {found['reached']} of 5 |" in text
+
+
+def test_the_throughput_table_is_the_stored_one() -> None:
+    text = (ROOT / "docs" / "engine.md").read_text()
+    one, ten = stored("throughput-h200-1-seed"), stored("throughput-h200-10-seeds")
+    assert one["machine"]["commit"] in text
+    assert ten["machine"]["commit"] in text
+    for name, figure in ten["figures"]["median"].items():
+        assert f"| {name} | {one['figures']['median'][name]:,.0f} | {figure:,.0f} |" in text
+    alone = one["figures"]["median"]["Stable-Baselines3 SAC, one seed"]
+    assert f"| Stable-Baselines3's SAC | {alone:,.0f} | |" in text
