@@ -57,8 +57,11 @@ def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
         critic_lr=1e-3,
         actor_lr=1e-3,
     )
-    if shaper != NONE and "hidden" in {field.name for field in fields(SHAPERS[shaper].config)}:
+    known = set() if shaper == NONE else {field.name for field in fields(SHAPERS[shaper].config)}
+    if "hidden" in known:
         options = {"hidden": (width, width)} | options
+    elif "width" in known:
+        options = {"width": width} | options
     config = TrainConfig(
         task="TwoRooms",
         agent="sac",

@@ -102,3 +102,29 @@ def test_the_mountain_car_table_is_the_stored_one(page: str) -> None:
     for found in stored("mountain_car-16-cores")["figures"]["methods"].values():
         figures = " | ".join(f"{mean:.2f} ± {error:.2f}" for mean, error in found["return_at"].values())
         assert f"| {figures} | {found['reached']} of 5 |" in text
+
+
+def test_the_throughput_table_is_the_stored_one() -> None:
+    text = (ROOT / "docs" / "engine.md").read_text()
+    one, ten = stored("throughput-h200-1-seed"), stored("throughput-h200-10-seeds")
+    assert one["machine"]["commit"] in text
+    assert ten["machine"]["commit"] in text
+    for name, figure in ten["figures"]["median"].items():
+        assert f"| {name} | {one['figures']['median'][name]:,.0f} | {figure:,.0f} |" in text
+    alone = one["figures"]["median"]["Stable-Baselines3 SAC, one seed"]
+    assert f"| Stable-Baselines3's SAC | {alone:,.0f} | |" in text
+
+
+def test_the_engines_mountain_car_table_is_what_the_benchmark_printed() -> None:
+    printed = (ROOT / "benchmarks" / "results" / "shaping_helps-MountainCar-h200.txt").read_text()
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if line.startswith("│")]
+    rows: list[list[str]] = []
+    for line in cells:  # a row of the printed table may take several lines
+        rows = (
+            [*rows, line]
+            if line[0]
+            else [*rows[:-1], [f"{a} {b}".strip() for a, b in zip(rows[-1], line, strict=True)]]
+        )
+    text = (ROOT / "README.md").read_text()
+    for name, row in zip(("SASR `auto`", "SAC", "SASR `authors`"), rows, strict=True):
+        assert f"| {name} | {' | '.join(row[1:5])} | {row[7]} |" in text

@@ -46,7 +46,7 @@ def trained(
         return trainer.learner
 
 
-@pytest.mark.parametrize("shaper", ["sasr", "none"])
+@pytest.mark.parametrize("shaper", [*SHAPERS, "none"])
 def test_captured_updates_equal_plain_ones(shaper: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Not compiled as well: what a compiler rounds differently grows over so many steps of a chaotic system.
     monkeypatch.setattr(off_policy, "can_compile", lambda device: False)

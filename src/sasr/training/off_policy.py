@@ -12,7 +12,7 @@ from torch import Tensor
 from sasr.agents.protocol import Agent
 from sasr.experience.growing import CheckedModule, check_state
 from sasr.experience.replay import Replay
-from sasr.experience.transition import Host, Transition
+from sasr.experience.transition import Host, PolicyView, Transition
 from sasr.shaping.protocol import RewardShaper
 from sasr.training.accelerate import (
     Captured,
@@ -61,7 +61,8 @@ class OffPolicy:
         self.agent, self.shaper, self.burn_in, self.envs, self.device = agent, shaper, burn_in, host.envs, host.device
         self.replay = Replay(host, capacity=capacity, truncation_is_terminal=truncation_is_terminal)
         if shaper is not None:
-            shaper.bind(dataclasses.replace(host, replay=self.replay))
+            policy = agent if isinstance(agent, PolicyView) else None
+            shaper.bind(dataclasses.replace(host, replay=self.replay, policy=policy))
         self.onlooker = Onlooker(shaper)
         self.waiting: Transition | None = None
         self._accelerate(resolve(accelerate, host.device))

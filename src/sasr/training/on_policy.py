@@ -132,7 +132,8 @@ class OnPolicy:
                 figures |= self._update("update") if self.captures_updates else self.update()
         self.rollouts.clear()
         self.agent.finish()
-        return figures
+        # Copies: these stand until the next rollout, and a shaper may give what it counts in and goes on counting.
+        return {name: value.clone() for name, value in figures.items()}
 
     @torch.no_grad()
     def prepare(self, following: Tensor) -> dict[str, Tensor]:
