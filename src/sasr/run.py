@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +141,12 @@ def start(
     shaper: RewardShaper | None = None,
     console: Console | None = None,
     events: bool = True,
+    told: Mapping[str, Any] | None = None,
 ) -> Run:
-    """`train` with settings that are complete already; without a console nothing is shown."""
+    """`train` with settings that are complete already; without a console nothing is shown.
+
+    `told` goes into config.json besides: the name of the method, the command behind it all.
+    """
     config = complete(config)
     path = Path(out) if out else default_place(config)
     check_free(path)
@@ -157,6 +161,7 @@ def start(
             observation_space=trainer.population.observation_space,
             action_space=trainer.population.action_space,
             device=trainer.device,
+            told=told,
         )
         return _turn(trainer, folder, recorder)
 
