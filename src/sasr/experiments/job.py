@@ -146,13 +146,13 @@ def _train_now(job: Job) -> Run:
         shutil.rmtree(folder, ignore_errors=True)  # killed before it had its settings: nothing is in there
         told = {"method": job.cell.method.name, "command": job.command}
         config = job.cell.config(device=job.device, workers=job.workers)
-        return start(config, out=folder, events=job.events, told=told)
+        return start(config, out=folder, events=job.events, track=job.track, told=told)
     run = Run(folder)
     policy = _policy(run)
     if policy is not None and policy.steps >= run.config.steps:
         return run
     run.config = _on(run.config, job)
-    return go_on(run, events=job.events)
+    return go_on(run, events=job.events, track=job.track)
 
 
 def _on(config: TrainConfig, job: Job) -> TrainConfig:

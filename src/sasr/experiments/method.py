@@ -17,7 +17,18 @@ from sasr.shaping.presets import PRESETS, preset_config
 from sasr.shaping.registry import NONE, SHAPERS, shaper_named
 from sasr.training.config import TrainConfig
 
-_CELLS_OWN = ("task", "agent", "shaper", "preset", "seeds", "steps", "device", "workers", "agent_config", "shaper_config")
+_CELLS_OWN = (
+    "task",
+    "agent",
+    "shaper",
+    "preset",
+    "seeds",
+    "steps",
+    "device",
+    "workers",
+    "agent_config",
+    "shaper_config",
+)
 SETTINGS = tuple(own.name for own in dataclasses.fields(TrainConfig) if own.name not in _CELLS_OWN)
 """Settings of a run that a plan may set besides: those that neither the grid nor the runner decides."""
 _PLAIN = ("sac", "sac_discrete")  # what the agent "auto" stands for

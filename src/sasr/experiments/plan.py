@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,7 +91,9 @@ class DuplicateError(ValueError):
     """A run that a plan has twice."""
 
     def __init__(self, cell: Cell, other: Cell, seed: int) -> None:
-        again = f"as {other.method.name} and as {cell.method.name}" if other.method.name != cell.method.name else "twice"
+        again = (
+            f"as {other.method.name} and as {cell.method.name}" if other.method.name != cell.method.name else "twice"
+        )
         super().__init__(f"seed {seed} of {cell.method.name} on {cell.task} is in the plan {again}; drop one of them")
         self.cell, self.other = cell, other
 
@@ -172,9 +175,7 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
 def _parts(cell: Cell, most: int) -> list[Cell]:
     count = -(-len(cell.seeds) // most)
     ends = [round(len(cell.seeds) * part / count) for part in range(count + 1)]
-    return [
-        dataclasses.replace(cell, seeds=cell.seeds[first:last]) for first, last in zip(ends, ends[1:], strict=False)
-    ]
+    return [dataclasses.replace(cell, seeds=cell.seeds[first:last]) for first, last in itertools.pairwise(ends)]
 
 
 def _fields(cell: Cell) -> dict[str, Any]:

@@ -24,7 +24,9 @@ _WORD = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*\.?""")
 
 def suites() -> dict[str, str]:
     """The suites of the paper, and what each is about."""
-    places = sorted(own.name for own in resources.files("sasr.experiments.suites").iterdir() if own.name.endswith(".toml"))
+    places = sorted(
+        own.name for own in resources.files("sasr.experiments.suites").iterdir() if own.name.endswith(".toml")
+    )
     return {name.removesuffix(".toml"): tomllib.loads(_suite(name))["about"] for name in places}
 
 
@@ -137,7 +139,9 @@ class _Reader:
                 except SettingError as error:
                     raise self._error(f"method {method}: {error}", *_home(error)) from None
                 except (ValueError, LookupError, ImportError) as error:
-                    name, value = ("tasks", task) if isinstance(error, LookupError | ImportError) else ("methods", method)
+                    name, value = (
+                        ("tasks", task) if isinstance(error, LookupError | ImportError) else ("methods", method)
+                    )
                     if name in given:
                         raise
                     place = self._place(name, part, at)
@@ -161,7 +165,9 @@ class _Reader:
         seeds, steps = wanted.get("seeds", 1), wanted.get("steps", 1)
         listed = seeds if isinstance(seeds, list | tuple) else [seeds]
         if not listed or not all(_whole(own) for own in listed) or (isinstance(seeds, int) and seeds < 1):
-            raise self._error(f"seeds = {seeds!r} must be a number of runs, or a list of seeds", *self._place("seeds", part, at))
+            raise self._error(
+                f"seeds = {seeds!r} must be a number of runs, or a list of seeds", *self._place("seeds", part, at)
+            )
         if len(set(listed)) < len(listed):
             raise self._error(f"seeds = {seeds!r} has one twice", *self._place("seeds", part, at))
         if not _whole(steps) or steps < 1:
@@ -195,7 +201,8 @@ class _Reader:
             if word is not None and not isinstance(word, str):
                 raise self._error(f"{key} = {word!r} must be a name", *at, key)
         try:
-            return Method(name=name, **{key: word for key, word in words.items() if word is not None}, **parts)
+            given: dict[str, Any] = {**{key: word for key, word in words.items() if word is not None}, **parts}
+            return Method(name=name, **given)
         except SettingError as error:
             raise self._error(f"method {name}: {error}", *at, *_home(error)) from None
         except (ValueError, TypeError) as error:

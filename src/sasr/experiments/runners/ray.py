@@ -90,11 +90,8 @@ class OnRay:
         if self.address not in (None, "auto", "local"):
             _knock(str(self.address))
         try:
-            ray.init(
-                address=self.address or "local", include_dashboard=False, log_to_driver=False, logging_level="ERROR"
-            ) if self.address in (None, "local") else ray.init(
-                address=self.address, log_to_driver=False, logging_level="ERROR"
-            )
+            here = {"include_dashboard": False} if self.address in (None, "local") else {}
+            ray.init(address=self.address or "local", log_to_driver=False, logging_level="ERROR", **here)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise ConnectionError(_nobody(str(self.address), str(error).splitlines()[0])) from None
         self._started = True
