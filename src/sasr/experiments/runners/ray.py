@@ -15,6 +15,8 @@ from sasr.experiments.worker import STOPPED, launch, why
 
 INSTALL = 'running on Ray needs ray: pip install "sasr[cluster]"'
 _ANSWER = 5.0  # seconds for a cluster's address to answer
+# Ray speaks gRPC: HTTP/2, whose servers answer this greeting with a frame of type 4, their settings.
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 
 
 class OnRay:
@@ -123,14 +125,18 @@ def _carry_out(job: Mapping[str, Any], retries: int) -> int:
 
 
 def _knock(address: str) -> None:
-    """Raise within seconds where nobody is at an address; Ray itself would try for a minute."""
+    """Raise within seconds where no Ray is at an address; Ray itself would try for many minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"--address {address} is no address; write HOST:PORT, or auto for the cluster of this machine")
     try:
-        socket.create_connection((host, int(port)), timeout=_ANSWER).close()
+        with socket.create_connection((host, int(port)), timeout=_ANSWER) as line:
+            line.sendall(_HELLO)
+            answer = line.recv(4)
     except OSError as error:
         raise ConnectionError(_nobody(address, os.strerror(error.errno) if error.errno else str(error))) from None
+    if answer[3:4] != b"\x04":
+        raise ConnectionError(_nobody(address, "something else is there"))
 
 
 def _nobody(address: str, reason: str) -> str:
