@@ -58,7 +58,7 @@ def _as(value: Any, kind: Any) -> Any:
     if get_origin(kind) is Literal:
         return _if(value in get_args(kind), value)
     if kind is type(None):
-        return _if(value == "none", None)  # TOML has no null
+        return _if(value in (None, "none"), None)  # TOML has no null
     if kind is LinearSchedule:
         if isinstance(value, LinearSchedule):
             return value
