@@ -18,6 +18,7 @@ import pytest
 
 from sasr.experiments.grid import Grid
 from sasr.experiments.job import Job, progress_of
+from sasr.experiments.plan import Cell
 from sasr.experiments.runners.inline import Inline
 from sasr.experiments.runners.pool import Pool, Room
 from sasr.experiments.runners.protocol import State
@@ -25,6 +26,7 @@ from tests.cli.commands import run
 from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
 
 ROOT = Path(__file__).parents[2]
+STEPS = 600
 
 
 class Broken(gym.Env[Any, Any]):
@@ -132,7 +134,7 @@ def test_a_pool_gives_what_this_process_gives(inline: Path, tmp_path: Path) -> N
 
 def compare(folder: Path, *more: str) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    flags = ("--tasks", "Pendulum-v1,MountainCar", "--methods", "sasr,sac", "--seeds", "2", "--steps", "900")
+    flags = ("--tasks", "Pendulum-v1,MountainCar", "--methods", "sasr,sac", "--seeds", "2", "--steps", str(STEPS))
     return subprocess.Popen(
         [sys.executable, "-m", "sasr", "compare", *flags, *FLAGS, "--out", "grid", "--jobs", "2", *more],
         cwd=folder,
@@ -145,8 +147,13 @@ def compare(folder: Path, *more: str) -> subprocess.Popen[str]:
 
 def wait_for(folder: Path, share: float, process: subprocess.Popen[str]) -> None:
     """Until so much of the grid has been done, with a process that is still at it."""
-    made = jobs(folder / "grid", cells(steps=900))
-    while sum(progress_of(job).step for job in made) < share * 4 * 900:
+    plan, out, steps = folder / "grid" / "plan.json", folder / "grid", 0
+    while steps < share * 4 * STEPS:
+        if plan.exists():
+            listed = [
+                {name: own for name, own in data.items() if name != "id"} for data in json.loads(plan.read_text())
+            ]
+            steps = sum(progress_of(job).step for job in jobs(out, [Cell.from_json(data) for data in listed]))
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.02)
 
@@ -190,7 +197,7 @@ def test_a_grid_killed_three_times_ends_with_the_results_of_an_undisturbed_one(
 
     (tmp_path / "whole").mkdir()
     monkeypatch.chdir(tmp_path / "whole")
-    flags = ("--tasks", "Pendulum-v1,MountainCar", "--methods", "sasr,sac", "--seeds", "2", "--steps", "900")
+    flags = ("--tasks", "Pendulum-v1,MountainCar", "--methods", "sasr,sac", "--seeds", "2", "--steps", str(STEPS))
     code, told = run(capsys, "compare", *flags, *FLAGS, "--out", "grid", "--on", "inline", "--save")
     assert code == 0, told
     one, other = stored(tmp_path / "results"), stored(tmp_path / "whole" / "results")
