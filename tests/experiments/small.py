@@ -14,10 +14,10 @@ from sasr.experiments.runners.protocol import Runner
 from sasr.records.metrics import read_metrics
 
 AGENT = {"hidden": [8, 8], "burn_in": 40, "batch_size": 16}
-SETTINGS = {"eval_every": 100, "eval_episodes": 2, "log_every": 50, "checkpoint_minutes": 0.002}
+SETTINGS = {"eval_every": 100, "eval_episodes": 2, "log_every": 50, "checkpoint_minutes": 0.004}
 FLAGS = (
     *("--set", "agent.hidden=8,8", "--set", "agent.burn_in=40", "--set", "agent.batch_size=16"),
-    *("--eval-every", "100", "--eval-episodes", "2", "--checkpoint-minutes", "0.002", "--device", "cpu"),
+    *("--eval-every", "100", "--eval-episodes", "2", "--checkpoint-minutes", "0.004", "--device", "cpu"),
     *("--final-episodes", "2", "--no-tensorboard", "--threads", "1"),
 )
 

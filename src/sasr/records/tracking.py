@@ -89,7 +89,7 @@ class Wandb(Silent):
     def close(self, steps: int) -> None:
         """Write what waits."""
         if self.run is not None:
-            self.run.finish(quiet=True)
+            self.run.finish()
             self.run = None
 
     def _log(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
