@@ -53,4 +53,4 @@ def _commit() -> str:
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=RESULTS.parent
     )
     # A copy of the tree without its history can be told the commit it is a copy of.
-    return asked.stdout.strip() or os.environ.get("SASR_COMMIT", "unknown")
+    return os.environ.get("SASR_COMMIT") or asked.stdout.strip() or "unknown"

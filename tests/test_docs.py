@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from sasr.experiments.plan_file import parse_plan, read_suite, suites
-from sasr.shaping.registry import SHAPERS
 from tests.cli.commands import run
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def stored(name: str) -> dict[str, Any]:
@@ -124,5 +123,30 @@ def test_the_experiments_pages_plan_and_table_of_suites_are_true() -> None:
     for name in suites():
         row = re.search(rf"\| `{name}` \|.*\| (\d+) \|", text)
         assert row is not None, f"the page has no suite {name}"
-        if name not in ("table1", "cost") or "relara" in SHAPERS:
-            assert int(row.group(1)) == len(read_suite(name).cells)
+        assert int(row.group(1)) == len(read_suite(name).cells)
+
+
+def test_the_throughput_table_is_the_stored_one() -> None:
+    text = (ROOT / "docs" / "engine.md").read_text()
+    one, ten = stored("throughput-h200-1-seed"), stored("throughput-h200-10-seeds")
+    assert one["machine"]["commit"] in text
+    assert ten["machine"]["commit"] in text
+    for name, figure in ten["figures"]["median"].items():
+        assert f"| {name} | {one['figures']['median'][name]:,.0f} | {figure:,.0f} |" in text
+    alone = one["figures"]["median"]["Stable-Baselines3 SAC, one seed"]
+    assert f"| Stable-Baselines3's SAC | {alone:,.0f} | |" in text
+
+
+def test_the_engines_mountain_car_table_is_what_the_benchmark_printed() -> None:
+    printed = (ROOT / "benchmarks" / "results" / "shaping_helps-MountainCar-h200.txt").read_text()
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if line.startswith("│")]
+    rows: list[list[str]] = []
+    for line in cells:  # a row of the printed table may take several lines
+        rows = (
+            [*rows, line]
+            if line[0]
+            else [*rows[:-1], [f"{a} {b}".strip() for a, b in zip(rows[-1], line, strict=True)]]
+        )
+    text = (ROOT / "README.md").read_text()
+    for name, row in zip(("SASR `auto`", "SAC", "SASR `authors`"), rows, strict=True):
+        assert f"| {name} | {' | '.join(row[1:5])} | {row[7]} |" in text

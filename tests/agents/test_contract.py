@@ -54,7 +54,8 @@ def test_updates_equal_a_plain_single_member_reference(
     plain = [reference(agent, p) for p in range(len(seeds))]
     for t in range(5):  # TD3's actor and targets move at the second and the fourth
         batch, bonus = make_data(name, len(seeds), t)
-        batch = Batch(*(field.to(dtype) if field.is_floating_point() else field for field in batch))
+        fields = (field for field in batch if field is not None)
+        batch = Batch(*(field.to(dtype) if field.is_floating_point() else field for field in fields))
         noise = agent.draw_noise(CASES[name].rows)
         noise, bonus = None if noise is None else noise.to(dtype), bonus.to(dtype)
         agent.update(batch, bonus, noise)
@@ -111,7 +112,7 @@ def test_members_never_touch_each_other(name: str, harm: str) -> None:
                 parameter[rows] = 100 * torch.randn_like(parameter[rows])
     for t in range(50):
         batch, bonus = make_data(name, 3, t)
-        other = Batch(*(field.clone() for field in batch))
+        other = Batch(*(field.clone() for field in batch if field is not None))
         if harm in ("data", "nan"):
             is_picture = other.obs.dtype == torch.uint8
             other.obs[1], other.reward[1] = (0 if is_picture else 1e6, -1e6 if harm == "data" else torch.nan)

@@ -73,7 +73,7 @@ def test_updates_equal_a_plain_single_member_reference(
     P = len(seeds)
     plain = [ReferenceSac(agent, p) for p in range(P)]
     for t in range(5):  # the actor learns at the second and the fourth
-        (*fields, terminated), bonus = make_data(P, t)
+        (*fields, terminated, _), bonus = make_data(P, t)
         batch, bonus = Batch(*(field.to(dtype) for field in fields), terminated), bonus.to(dtype)
         noise = UpdateNoise(*(own.to(dtype) for own in agent.draw_noise(B)))
         agent.update(batch, bonus, noise)
@@ -214,7 +214,7 @@ def test_members_never_touch_each_other(harm: str) -> None:
                 parameter[rows] = 100 * torch.randn_like(parameter[rows])
     for t in range(50):
         batch, bonus = make_data(3, t)
-        other = Batch(*(field.clone() for field in batch))
+        other = Batch(*(field.clone() for field in batch if field is not None))
         if harm in ("data", "nan"):
             other.obs[1], other.reward[1] = (1e6, -1e6) if harm == "data" else (torch.nan, torch.nan)
             other.terminated[1] = ~other.terminated[1]

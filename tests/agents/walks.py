@@ -78,7 +78,7 @@ class Novelty:
     def release(self, slots: Tensor) -> None: ...
 
     def shape(self, batch: Batch) -> Tensor:
-        self.shaped.append((len(self.observed), Batch(*(part.clone() for part in batch))))
+        self.shaped.append((len(self.observed), Batch(*(part.clone() for part in batch if part is not None))))
         return self.bonus(batch.next_obs)
 
     @staticmethod

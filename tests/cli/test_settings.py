@@ -87,3 +87,8 @@ def test_the_command_lists_them_with_the_presets_values(capsys: pytest.CaptureFi
     code, output = run(capsys, "settings", "sasrr")
     assert code == 2
     assert "did you mean 'sasr'" in output
+
+
+def test_a_setting_of_another_shaper_is_sent_there() -> None:
+    with pytest.raises(ValueError, match="'bits' is not one of 'rnd': it belongs to 'explo'"):
+        applied("shaper", SHAPERS["rnd"].config(), {"bits": "16"})

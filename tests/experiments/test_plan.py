@@ -159,9 +159,6 @@ def values_of(setting: str) -> object:
 
 @pytest.mark.parametrize("suite", ["table1", "cost", "rff-on-off"])
 def test_a_suite_is_the_papers_table(suite: str) -> None:
-    rivals = {"drnd", "relara", "gfa_rfe", "rosa", "explors", "explo", "rnd"} - set(SHAPERS)
-    if rivals and suite != "rff-on-off":
-        pytest.skip(f"without {', '.join(sorted(rivals))}")
     found = read_suite(suite).cells
     expected = {
         "table1": 14 * 11 - 5,  # TD3 acts in no game

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from sasr.agents import PpoConfig, SacConfig
+from sasr.shaping.registry import SHAPERS
 from sasr.training import TrainConfig, Trainer, off_policy
 from sasr.training.accelerate import Captured, Mode
 from sasr.training.off_policy import OffPolicy
@@ -22,12 +24,15 @@ pytestmark = [
 TINY = SacConfig(hidden=(32, 32), burn_in=100, batch_size=32)
 
 
-def trained(mode: Mode, *, steps: int = 400, shaper: str = "sasr", seeds: tuple[int, ...] = (0, 1, 2)) -> OffPolicy:
+def trained(
+    mode: Mode, *, steps: int = 400, shaper: str = "sasr", seeds: tuple[int, ...] = (0, 1, 2), shaper_config: Any = None
+) -> OffPolicy:
     config = TrainConfig(
         task="MountainCar",
         steps=steps,
         seeds=seeds,
         shaper=shaper,
+        shaper_config=shaper_config,
         agent="sac",
         agent_config=TINY,
         device="cuda",
@@ -41,7 +46,7 @@ def trained(mode: Mode, *, steps: int = 400, shaper: str = "sasr", seeds: tuple[
         return trainer.learner
 
 
-@pytest.mark.parametrize("shaper", ["sasr", "none"])
+@pytest.mark.parametrize("shaper", [*SHAPERS, "none"])
 def test_captured_updates_equal_plain_ones(shaper: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Not compiled as well: what a compiler rounds differently grows over so many steps of a chaotic system.
     monkeypatch.setattr(off_policy, "can_compile", lambda device: False)
@@ -125,3 +130,19 @@ def test_a_run_on_cuda_goes_on_from_its_checkpoint(tmp_path: Path, mode: Mode) -
         trainer.run()
         assert trainer.finished
         assert all(torch.isfinite(own).all() for own in trainer.learner.agent.state_dict().values())
+
+
+@pytest.mark.parametrize("shaper", ["rnd", "drnd", "explo"])
+def test_shapers_that_pay_for_novelty_are_captured_too(shaper: str) -> None:
+    options = {"explo": {"first_states": 50, "bits": 8}}.get(shaper, {"hidden": (32, 32)})
+    config = SHAPERS[shaper].config(weight=1.0, **options)
+    plain, captured = (trained(mode, shaper=shaper, shaper_config=config) for mode in ("eager", "graph"))
+    assert captured._update.graphs
+    assert all(each.graphs for each in captured._captured)  # acting, writing, updating, and taking steps in
+    for learner in ("agent", "shaper"):
+        ours, theirs = (getattr(each, learner).state_dict() for each in (plain, captured))
+        for key, value in ours.items():
+            if key.endswith("_extra_state"):
+                assert torch.equal(theirs[key], value), key
+            else:
+                torch.testing.assert_close(theirs[key], value, rtol=1e-3, atol=1e-4, msg=key)

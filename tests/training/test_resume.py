@@ -30,13 +30,18 @@ RUNS: dict[str, dict[str, Any]] = {
         "agent_config": SacDiscreteConfig(hidden=(8, 8), burn_in=30, batch_size=16),
         **shaped("auto"),
     },
-    "ppo": {"agent": "ppo", "agent_config": PpoConfig(rollout=64, minibatches=2, hidden=(8, 8)), **shaped("auto")},
+    "ppo": {
+        "agent": "ppo",
+        "agent_config": PpoConfig(rollout=28, minibatches=3, epochs=2, hidden=(8, 8), lr_decay=300),
+        **shaped("auto"),
+    },
     "exact": shaped("paper", estimator="exact", bandwidth="median"),
 }
 
 
 @pytest.mark.parametrize(
-    ("name", "environments"), [*((name, 1 + k % 2) for k, name in enumerate(RUNS)), ("none", 2), ("authors", 2)]
+    ("name", "environments"),
+    [*((name, 1 + k % 2) for k, name in enumerate(RUNS)), ("none", 2), ("authors", 2), ("ppo", 2)],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, name, environments):
     config = config_of(environments=environments, **RUNS[name])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import torch
@@ -19,11 +19,13 @@ from torch.nn.functional import softplus
 from sasr.agents.borders import Bounded, as_vectors, check_vectors, continuous_actions, normal, uniform
 from sasr.agents.critics import TwinCritic
 from sasr.agents.protocol import check_batch
+from sasr.errors import unknown_name
 from sasr.experience.growing import CheckedModule
 from sasr.experience.spaces import action_width, state_width
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationMLP
+from sasr.networks.noisy import NoisyMLP
 from sasr.randomness import MemberStreams
 
 # -------------------------------------------------------------------- config
@@ -55,11 +57,19 @@ class SacConfig:
     """Lower end of the actor's log standard deviation, before squashing."""
     log_std_max: float = 2.0
     """Upper end of the actor's log standard deviation, before squashing."""
+    exploration: Literal["gaussian", "noisy"] = "gaussian"
+    """Where variety of actions comes from: the actor's Gaussian alone, or noise in its hidden layers too (NoisyNet)."""
+    noise_scale: float = 0.5
+    """σ₀, the first size of the noise under exploration=noisy; the SASR authors' code has 10."""
 
     def __post_init__(self) -> None:
         for name in ("actor_lr", "critic_lr", "temperature_lr"):
             if not getattr(self, name) >= 0.0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative; the paper uses 1e-4 to 1e-3")
+        if self.exploration not in ("gaussian", "noisy"):
+            raise unknown_name("exploration", self.exploration, ("gaussian", "noisy"))
+        if not self.noise_scale >= 0.0:
+            raise ValueError(f"noise_scale={self.noise_scale} must not be negative; NoisyNet's authors use 0.5")
         for name in ("policy_frequency", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
@@ -91,12 +101,22 @@ class Actor(Bounded):
     ) -> None:
         super().__init__(space, device)
         widths = (obs_width, *config.hidden, 2 * len(self.scale))
-        self.net = PopulationMLP(widths, generators=init.generators, device=device)
+        self.net: PopulationMLP | NoisyMLP
+        if config.exploration == "noisy":
+            self.net = NoisyMLP(widths, noise_scale=config.noise_scale, generators=init.generators, device=device)
+        else:
+            self.net = PopulationMLP(widths, generators=init.generators, device=device)
         self.log_std_min, self.log_std_max = config.log_std_min, config.log_std_max
 
-    def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """μ and log σ, each (P, B, A), for obs (P, B, k)."""
-        mean, raw = self.net(obs).chunk(2, dim=-1)
+    def resample(self, streams: MemberStreams) -> None:
+        """New noise for the weights, if there is any in them."""
+        if isinstance(self.net, NoisyMLP):
+            self.net.resample(streams)
+
+    def distribution(self, obs: Tensor, still: bool = False) -> tuple[Tensor, Tensor]:
+        """μ and log σ, each (P, B, A), for obs (P, B, k); `still` leaves noise in the weights out."""
+        out = self.net(obs, still) if isinstance(self.net, NoisyMLP) else self.net(obs)
+        mean, raw = out.chunk(2, dim=-1)
         # Squashed and not clamped: a clamp has no gradient once it is outside.
         return mean, self.log_std_min + 0.5 * (self.log_std_max - self.log_std_min) * (raw.tanh() + 1.0)
 
@@ -176,6 +196,7 @@ class Sac(CheckedModule):
 
     def update_critic(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """One step of the critics, and the target critics a little after them."""
+        self.actor.resample(self.update_streams)
         loss, figures = self.critic_loss(batch, self.target(batch, bonus, noise))
         self.critic_adam.descend(loss)
         self.follow()
@@ -203,10 +224,13 @@ class Sac(CheckedModule):
 
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""
+        self.actor.resample(self.update_streams)
         loss, slope, figures = self.actor_loss(batch, noise)
         self.actor_adam.descend(loss)
         # With the log densities from before the actor's step: another pass would move α by less than its own noise.
         self.temperature_adam.step([slope])
+        if isinstance(self.actor.net, NoisyMLP):
+            figures["weight_noise"] = self.actor.net.noise_size().detach()
         return figures
 
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -226,10 +250,25 @@ class Sac(CheckedModule):
         """Actions (P, E, *action_shape) for obs (P, E, *obs_shape); `deterministic` takes the middle, tanh(μ)."""
         flat = self._flat(obs)
         check_vectors(flat, self.members, self.obs_width)
-        u, log_std = self.actor.distribution(flat)
+        if not deterministic:
+            self.actor.resample(self.act_streams)
+        u, log_std = self.actor.distribution(flat, still=deterministic)
         if not deterministic:
             u = u + log_std.exp() * self.act_streams.draw(normal, u)
         return self._in_space(self.actor.squash(u))
+
+    @torch.no_grad()
+    def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
+        """Exploring actions (P, B, *action_shape) drawn from the asker's streams; nothing of the agent moves."""
+        u, log_std = self.actor.distribution(self._flat(obs))
+        return self._in_space(self.actor.squash(u + log_std.exp() * streams.draw(normal, u)))
+
+    @torch.no_grad()
+    def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
+        """exp(−½·Σ((u − μ)/σ)²), (P, B): the density of actions before squashing over the largest one there is."""
+        mean, log_std = self.actor.distribution(self._flat(obs))
+        inside = ((self._flat(action) - self.actor.middle) / self.actor.scale).clamp(-1.0 + 1e-6, 1.0 - 1e-6)
+        return (-0.5 * ((inside.atanh() - mean) / log_std.exp()).square().sum(-1)).exp()
 
     @torch.no_grad()
     def act_randomly(self, envs: int = 1) -> Tensor:

@@ -221,6 +221,19 @@ class SacDiscrete(CheckedModule):
         return scores.argmax(-1) + self.start
 
     @torch.no_grad()
+    def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
+        """Exploring actions (P, B) int64 drawn from the asker's streams; nothing of the agent moves."""
+        scores: Tensor = self.actor(obs)
+        return (scores - streams.draw(uniform, scores).log().neg().log()).argmax(-1) + self.start
+
+    @torch.no_grad()
+    def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Probabilities of actions (P, B) over those of the likeliest ones, (P, B)."""
+        scores: Tensor = self.actor(obs)
+        chosen = scores.gather(-1, (action - self.start).unsqueeze(-1)).squeeze(-1)
+        return (chosen - scores.amax(-1)).exp()
+
+    @torch.no_grad()
     def act_randomly(self, envs: int = 1) -> Tensor:
         """Actions (P, E) int64 uniform over the space, for the burn-in."""
         share = self.act_streams.draw(uniform, torch.empty((self.members, envs), device=self.device))

@@ -202,6 +202,20 @@ class Td3(CheckedModule):
         return self._in_space(self.actor.clip(action))
 
     @torch.no_grad()
+    def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
+        """Exploring actions (P, B, *action_shape) drawn from the asker's streams; nothing of the agent moves."""
+        action = self.actor(self._flat(obs))
+        noise = streams.draw(normal, action) * self.config.exploration_noise * self.actor.scale
+        return self._in_space(self.actor.clip(action + noise))
+
+    @torch.no_grad()
+    def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
+        """exp(−½·Σ((a − π(s))/σ)²), (P, B): the density of the noise that leads to an action over its largest one."""
+        width = max(self.config.exploration_noise, 1e-3) * self.actor.scale
+        off: Tensor = (self._flat(action) - self.actor(self._flat(obs))) / width
+        return (-0.5 * off.square().sum(-1)).exp()
+
+    @torch.no_grad()
     def act_randomly(self, envs: int = 1) -> Tensor:
         """Actions (P, E, *action_shape) uniform over the space, for the burn-in."""
         shape = (self.members, envs, self.action_width)

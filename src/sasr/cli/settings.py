@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
+from sasr.shaping.options import foreign_option
 
 PARTS = ("agent", "shaper")
 
@@ -58,6 +59,8 @@ def applied(part: str, config: Any, texts: dict[str, str]) -> Any:
     known = [field.name for field in dataclasses.fields(config)]
     values = {}
     for name, text in texts.items():
+        if name not in known and part == "shaper":
+            raise foreign_option(type(config), name)
         if name not in known:
             raise unknown_name(f"--set: setting of the {part}", name, known)
         values[name] = parsed(text, hints[name], f"{part}.{name}")

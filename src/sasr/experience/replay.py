@@ -201,6 +201,7 @@ class Replay(GrowingModule):
             reward=self._rows("reward", slot),
             next_obs=self._next_obs(slot),
             terminated=terminated | self._rows("truncated", slot) if self.truncation_is_terminal else terminated,
+            slot=slot,
         )
 
     def read(self, member: int, slots: Tensor) -> tuple[Tensor, Tensor]:

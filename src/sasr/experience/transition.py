@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import gymnasium as gym
 import torch
 from torch import Tensor
+
+from sasr.randomness import MemberStreams
 
 
 class Transition(NamedTuple):
@@ -32,6 +34,7 @@ class Batch(NamedTuple):
     reward: Tensor  # (P, B) the environment's own reward
     next_obs: Tensor  # (P, B, *obs_shape)
     terminated: Tensor  # (P, B) bool, the task ended; a time limit is not in here
+    slot: Tensor | None = None  # (P, B) int64, where the host's replay buffer keeps each of them; None: in none
 
 
 class ReplayView(Protocol):
@@ -42,6 +45,19 @@ class ReplayView(Protocol):
 
     def read(self, member: int, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Observations (n, *obs_shape) and actions (n, *action_shape) now stored in `slots` of `member`."""
+        ...
+
+
+@runtime_checkable
+class PolicyView(Protocol):
+    """The host's policy as it is now, for shapers that ask what it would do; asking changes nothing in it."""
+
+    def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
+        """Exploring actions (P, B, *action_shape) for obs (P, B, *obs_shape), drawn from the asker's streams."""
+        ...
+
+    def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
+        """How likely actions (P, B, *action_shape) are next to the likeliest ones, (P, B) in [0, 1]."""
         ...
 
 
@@ -61,6 +77,8 @@ class Host:
     """The agent's discount factor γ."""
     replay: ReplayView | None = None
     """The host's replay buffer, for shapers that mark states in it instead of keeping their own."""
+    policy: PolicyView | None = None
+    """The host's policy, for shapers that learn from what it would do."""
 
     def __post_init__(self) -> None:
         if not self.seeds:

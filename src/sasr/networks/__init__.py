@@ -3,5 +3,15 @@
 from sasr.networks.adam import Adam
 from sasr.networks.convolution import PopulationCNN, PopulationConv
 from sasr.networks.layers import PopulationLinear, PopulationMLP, make_orthogonal
+from sasr.networks.noisy import NoisyLinear, NoisyMLP
 
-__all__ = ["Adam", "PopulationCNN", "PopulationConv", "PopulationLinear", "PopulationMLP", "make_orthogonal"]
+__all__ = [
+    "Adam",
+    "NoisyLinear",
+    "NoisyMLP",
+    "PopulationCNN",
+    "PopulationConv",
+    "PopulationLinear",
+    "PopulationMLP",
+    "make_orthogonal",
+]

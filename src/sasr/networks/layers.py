@@ -16,6 +16,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh"
 """What may stand between the layers of a perceptron."""
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """N linear maps of weights (N, inputs, outputs) and biases (N, outputs), each on its own rows (N, B, inputs)."""
+    return _forward([x], [weight], [bias], "relu")
+
+
 class PopulationLinear(nn.Module):
     """N linear maps side by side: (N, B, inputs) to (N, B, outputs)."""
 
@@ -38,7 +43,7 @@ class PopulationLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply each network's map to its own rows."""
-        return _forward([x], [self.weight], [self.bias], "relu")
+        return linear(x, self.weight, self.bias)
 
 
 class PopulationMLP(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
 from collections.abc import Mapping
 
@@ -11,7 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sasr.experience.replay import Replay
 from sasr.experience.transition import Batch, Host, Transition
+from sasr.randomness import MemberStreams
 from sasr.shaping.protocol import RewardShaper
 
 MEMBERS, ENVS, BATCH, STEPS = 3, 2, 8, 40
@@ -52,8 +55,7 @@ def _check_shape(shaper: RewardShaper, batch: Batch) -> None:
 def _check_purity(shaper: RewardShaper, batch: Batch) -> None:
     kept_batch, kept_state = copy.deepcopy(batch), _state(shaper)
     shaper.shape(batch)
-    same = all(torch.equal(a, b) for a, b in zip(kept_batch, batch, strict=True))
-    assert same, "shape changed the batch it was given; stored rewards are the environment's"
+    assert _same(kept_batch, batch), "shape changed the batch it was given; stored rewards are the environment's"
     _assert_equal(kept_state, _state(shaper), "shape changed")
 
 
@@ -63,7 +65,7 @@ def _check_update(shaper: RewardShaper, batch: Batch) -> None:
     assert isinstance(figures, Mapping), (
         f"update must return a mapping of figures, it returned {type(figures).__name__}"
     )
-    assert all(torch.equal(a, b) for a, b in zip(kept, batch, strict=True)), "update changed the batch it was given"
+    assert _same(kept, batch), "update changed the batch it was given"
     held = {entry.untyped_storage().data_ptr() for entry in shaper.state_dict().values() if isinstance(entry, Tensor)}
     for name, figure in figures.items():
         assert tuple(figure.shape) == (MEMBERS,), (
@@ -102,9 +104,22 @@ def _check_members(unbound: RewardShaper, batch: Batch) -> None:
     assert torch.equal(plain[:-1], disturbed[:-1]), "members of the population touch each other"
 
 
+class _Policy:
+    """A policy that leans the way its state does."""
+
+    def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
+        noise = streams.draw(lambda like, g: torch.randn(like.shape, generator=g), obs[..., :2])
+        return (obs[..., :2] + noise).tanh()
+
+    def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
+        return (-(action - obs[..., :2].tanh()).square().sum(-1)).exp()
+
+
 def _bound(unbound: RewardShaper) -> RewardShaper:
     shaper = copy.deepcopy(unbound)
-    shaper.bind(Host(observation_space=OBSERVATION, action_space=ACTION, seeds=(1, 2, 3), envs=ENVS))
+    host = Host(observation_space=OBSERVATION, action_space=ACTION, seeds=(1, 2, 3), envs=ENVS, policy=_Policy())
+    on_policy = bool(getattr(shaper, "separate_stream", False))  # such a host has no replay buffer
+    shaper.bind(host if on_policy else dataclasses.replace(host, replay=Replay(host, capacity=2 * STEPS * ENVS)))
     return shaper
 
 
@@ -126,7 +141,8 @@ def _steps(seed: int = 0) -> list[Transition]:
         reward[:, 0] = float(t % 10 == 9)
         action = torch.rand(MEMBERS, ENVS, 2, generator=generator) * 2.0 - 1.0
         won = reward > 0
-        steps.append(Transition(obs, action, reward, after, terminated=ends & won, truncated=ends & ~won))
+        slot = (t * ENVS + torch.arange(ENVS)).repeat(MEMBERS, 1)
+        steps.append(Transition(obs, action, reward, after, ends & won, ends & ~won, slot=slot))
     return steps
 
 
@@ -136,7 +152,13 @@ def _batch() -> Batch:
     action = torch.rand(MEMBERS, BATCH, 2, generator=generator) * 2.0 - 1.0
     terminated = torch.zeros(MEMBERS, BATCH, dtype=torch.bool)
     terminated[:, 0] = True
-    return Batch(obs, action, torch.zeros(MEMBERS, BATCH), after, terminated)
+    slot = torch.randint(STEPS * ENVS, (MEMBERS, BATCH), generator=generator)
+    return Batch(obs, action, torch.zeros(MEMBERS, BATCH), after, terminated, slot)
+
+
+def _same(one: Batch, other: Batch) -> bool:
+    pairs = zip(one, other, strict=True)
+    return all(torch.equal(a, b) for a, b in pairs if a is not None and b is not None)
 
 
 def _state(shaper: RewardShaper) -> dict[str, Tensor]:

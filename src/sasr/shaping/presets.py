@@ -15,6 +15,7 @@ from sasr.evidence.kernels import KernelName, kernel_named
 from sasr.evidence.ledger import Scaling
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
+from sasr.shaping.options import foreign_option
 
 PresetName = Literal["auto", "paper", "authors"]
 
@@ -138,5 +139,5 @@ def preset_config(name: str = "auto", **overrides: Any) -> SasrConfig:
     known = [field.name for field in dataclasses.fields(SasrConfig)]
     for option in overrides:
         if option not in known:
-            raise unknown_name("SASR option", option, known)
+            raise foreign_option(SasrConfig, option)
     return dataclasses.replace(PRESETS[name], **overrides)

@@ -16,7 +16,9 @@ class RewardShaper(Protocol):
 
     P members, E environments each, batches of B. Anything learned or counted is in `state_dict`. A shaper whose `shape`
     and `update` are nothing but tensor work of fixed shapes says so by an attribute `capturable = True`; then they run
-    inside the agent's captured update. Two more methods are for shapers that need them when a run is resumed:
+    inside the agent's captured update. If `observe` does such work too, in a method `absorb(*tensors)` that takes its
+    tensors from any device, that is captured as well. `separate_stream = True` asks an agent with two value heads to
+    keep the bonus apart from the reward. Two more methods are for shapers that need them when a run is resumed:
     `drop_episodes(broken)` forgets the episodes (P, E) under way that had to restart (without it, their last step comes
     as truncated), and `lose_replay()` forgets what was marked in a replay buffer that was not saved.
     """

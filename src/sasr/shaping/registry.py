@@ -6,9 +6,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sasr.errors import unknown_name
+from sasr.shaping.drnd import DRND, DrndConfig
+from sasr.shaping.explors import ExploRS, ExplorsConfig
+from sasr.shaping.gfa_rfe import GfaRfe, GfaRfeConfig
 from sasr.shaping.presets import SasrConfig
 from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.relara import Relara, RelaraConfig
+from sasr.shaping.rnd import RND, RndConfig
+from sasr.shaping.rosa import Rosa, RosaConfig
 from sasr.shaping.sasr import SASR
+from sasr.shaping.sim_hash import Explo, ExploConfig
 
 
 class ShaperKind(NamedTuple):
@@ -19,7 +26,16 @@ class ShaperKind(NamedTuple):
     config: type[Any]
 
 
-SHAPERS: dict[str, ShaperKind] = {"sasr": ShaperKind(SASR, SasrConfig)}
+SHAPERS: dict[str, ShaperKind] = {
+    "sasr": ShaperKind(SASR, SasrConfig),
+    "rnd": ShaperKind(RND, RndConfig),
+    "drnd": ShaperKind(DRND, DrndConfig),
+    "explo": ShaperKind(Explo, ExploConfig),
+    "explors": ShaperKind(ExploRS, ExplorsConfig),
+    "gfa_rfe": ShaperKind(GfaRfe, GfaRfeConfig),
+    "relara": ShaperKind(Relara, RelaraConfig),
+    "rosa": ShaperKind(Rosa, RosaConfig),
+}
 NONE = "none"
 """The name of no shaper: the plain agent."""
 

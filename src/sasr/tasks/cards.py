@@ -11,13 +11,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sasr.tasks.catalogue import TASKS, Task, Variant, find
+from sasr.tasks.catalogue import EVERY, Task, Variant, find
 
 _MODULES = {
     "mujoco": ("mujoco",),
     "robotics": ("mujoco", "gymnasium_robotics"),
     "atari": ("ale_py", "cv2"),
     "classic": (),
+    "": (),
 }
 
 
@@ -38,7 +39,7 @@ def table() -> RenderableType:
     shown.add_column("obs", no_wrap=True)
     shown.add_column("paid when")
     shown.add_column("Table 1", justify="right")
-    for task in TASKS:
+    for task in EVERY:
         shown.add_row(
             task.name,
             _pair(task, lambda variant: str(variant.horizon)),
@@ -46,7 +47,7 @@ def table() -> RenderableType:
             task.code.success,
             "" if task.table1 is None else f"{task.table1:g}",
         )
-    wanting = {line: task.family for task in TASKS if (line := missing_extra(task))}
+    wanting = {line: task.family for task in EVERY if (line := missing_extra(task))}
     return Group(
         shown,
         *(Text(f"{family} tasks need: {line}") for line, family in wanting.items()),
@@ -60,7 +61,8 @@ def card(name: str) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column()
-    needs = missing_extra(task) or f"sasr[{task.extra}], which is installed"
+    installed = f"sasr[{task.extra}], which is installed" if task.extra else "nothing more"
+    needs = missing_extra(task) or installed
     lines = [
         ("action", _action(task)),
         ("Table 1", "not in the paper" if task.table1 is None else f"{task.table1:g} (SASR)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import shutil
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -38,6 +39,10 @@ def resolve(mode: Mode, device: torch.device) -> Mode:
 
 def compile_parts(parts: Iterable[Any]) -> None:
     """Compile the functions that modules list in `compilable`; their random numbers are passed in."""
+    from torch._dynamo import config as compiler  # here, because it takes a second to import
+
+    # Each optimiser and each function under no_grad is one more version of the same code, and torch gives up after 8.
+    compiler.recompile_limit = max(64, compiler.recompile_limit)
     for module in _modules(parts):
         for name in getattr(module, "compilable", ()):
             setattr(module, name, torch.compile(getattr(module, name), dynamic=False))
@@ -118,6 +123,15 @@ class Captured(Generic[T]):
             result = self.function(*given, *crossing.arrived)
         self.pool = self.pool or graph.pool()
         return graph, crossing, result
+
+
+def capture_absorb(shaper: object) -> list[Captured[Any]]:
+    """Capture the tensor work that a shaper does for each step, where it has put it in a method `absorb`."""
+    if not hasattr(shaper, "absorb"):
+        return []
+    captured = Captured(shaper.absorb, generators_of([shaper]))
+    setattr(shaper, "absorb", functools.partial(captured, "absorb"))  # noqa: B010 (not in the protocol)
+    return [captured]
 
 
 class Crossing:

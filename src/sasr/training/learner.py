@@ -50,3 +50,9 @@ class Learner(Protocol):
     def load(self, saved: Saved) -> None:
         """Go on from a saved state; refused before anything changes if it does not fit."""
         ...
+
+
+def share_of_bonus(reward: Tensor, bonus: Tensor) -> Tensor:
+    """How much of what a batch pays is bonus, by size, (P,): 1 where the environment pays nothing."""
+    size = bonus.abs().sum(1)
+    return size / (size + reward.abs().sum(1)).clamp(min=1e-12)

@@ -12,10 +12,19 @@ from torch import Tensor
 from sasr.agents.protocol import Agent
 from sasr.experience.growing import CheckedModule, check_state
 from sasr.experience.replay import Replay
-from sasr.experience.transition import Host, Transition
+from sasr.experience.transition import Host, PolicyView, Transition
 from sasr.shaping.protocol import RewardShaper
-from sasr.training.accelerate import Captured, Mode, can_compile, compile_parts, fast_products, generators_of, resolve
-from sasr.training.learner import Saved
+from sasr.training.accelerate import (
+    Captured,
+    Mode,
+    can_compile,
+    capture_absorb,
+    compile_parts,
+    fast_products,
+    generators_of,
+    resolve,
+)
+from sasr.training.learner import Saved, share_of_bonus
 from sasr.training.onlooker import Onlooker
 
 
@@ -52,7 +61,8 @@ class OffPolicy:
         self.agent, self.shaper, self.burn_in, self.envs, self.device = agent, shaper, burn_in, host.envs, host.device
         self.replay = Replay(host, capacity=capacity, truncation_is_terminal=truncation_is_terminal)
         if shaper is not None:
-            shaper.bind(dataclasses.replace(host, replay=self.replay))
+            policy = agent if isinstance(agent, PolicyView) else None
+            shaper.bind(dataclasses.replace(host, replay=self.replay, policy=policy))
         self.onlooker = Onlooker(shaper)
         self.waiting: Transition | None = None
         self._accelerate(resolve(accelerate, host.device))
@@ -65,6 +75,9 @@ class OffPolicy:
             compile_parts(parts)
         self._act, self._write = Captured(self._act_eagerly, generators_of([self.agent])), Captured(self.replay.write)
         self._update = Captured(self.update, generators_of(parts))
+        self._captured: list[Captured[Any]] = [self._act, self._write, self._update]
+        if mode == "graph":
+            self._captured += capture_absorb(self.shaper)
         self.captures_updates = mode == "graph" and getattr(self.shaper, "capturable", self.shaper is None)
 
     def act(self, obs: Tensor) -> Tensor:
@@ -112,6 +125,7 @@ class OffPolicy:
             figures = {f"train/{name}": value for name, value in self.agent.learn(batch, bonus, noise, kind).items()}
         if self.shaper is not None:
             figures["shaping/bonus_mean"] = bonus.mean(1)
+            figures["shaping/bonus_share"] = share_of_bonus(batch.reward, bonus)
             figures |= {f"shaping/{name}": value for name, value in self.shaper.update(batch).items()}
         return figures
 
@@ -158,7 +172,7 @@ class OffPolicy:
             self.replay.load_state_dict(saved["replay"])
         else:
             self.onlooker.lose_replay()
-        for captured in (self._act, self._write, self._update):
+        for captured in self._captured:
             captured.forget()
 
     def cut(self, broken: Tensor) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,8 +13,17 @@ from sasr.agents.ppo import Minibatch, Ppo, PpoConfig
 from sasr.experience.rollouts import Rollouts
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.shaping.protocol import RewardShaper
-from sasr.training.accelerate import Captured, Mode, can_compile, compile_parts, fast_products, generators_of, resolve
-from sasr.training.learner import Saved
+from sasr.training.accelerate import (
+    Captured,
+    Mode,
+    can_compile,
+    capture_absorb,
+    compile_parts,
+    fast_products,
+    generators_of,
+    resolve,
+)
+from sasr.training.learner import Saved, share_of_bonus
 from sasr.training.onlooker import Onlooker
 
 
@@ -80,6 +89,9 @@ class OnPolicy:
             compile_parts(parts)
         self._act, self._write = Captured(self._act_eagerly, generators_of([self.agent])), Captured(self.rollouts.write)
         self._update = Captured(self.update, generators_of(parts))
+        self._captured: list[Captured[Any]] = [self._act, self._write, self._update]
+        if mode == "graph":
+            self._captured += capture_absorb(self.shaper)
         self.captures_updates = mode == "graph" and getattr(self.shaper, "capturable", self.shaper is None)
 
     # ------------------------------------------------------------------- act
@@ -120,7 +132,8 @@ class OnPolicy:
                 figures |= self._update("update") if self.captures_updates else self.update()
         self.rollouts.clear()
         self.agent.finish()
-        return figures
+        # Copies: these stand until the next rollout, and a shaper may give what it counts in and goes on counting.
+        return {name: value.clone() for name, value in figures.items()}
 
     @torch.no_grad()
     def prepare(self, following: Tensor) -> dict[str, Tensor]:
@@ -132,6 +145,7 @@ class OnPolicy:
             batch = batch._replace(action=self.agent.policy.in_space(batch.action))
             bonus = self.shaper.shape(batch).view_as(bonus)
             figures["shaping/bonus_mean"] = bonus.mean((1, 2))
+            figures["shaping/bonus_share"] = share_of_bonus(stored.reward.flatten(1), bonus.flatten(1))
         # Before the first lesson and not after it, or what it taught would be about observations on another scale. The
         # policy moves a little by this; the likelihoods stay those of the one that acted.
         self.agent.net.get_used_to(stored.obs.flatten(1, 2))
@@ -203,7 +217,7 @@ class OnPolicy:
         self.rollouts.clear()
         if "replay" in saved:
             self.rollouts.load_state_dict(saved["replay"])
-        for captured in (self._act, self._write, self._update):
+        for captured in self._captured:
             captured.forget()
 
     def cut(self, broken: Tensor) -> None:

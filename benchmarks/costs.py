@@ -1,0 +1,159 @@
+"""What a reward shaper costs: time and memory of an update with each, relative to the plain agent and to SASR.
+
+python -m benchmarks.costs --label 2-cores
+python -m benchmarks.costs --device cuda --seeds 10 --label h200
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+import tyro
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.machine import machine, save
+from sasr import Host, Transition
+from sasr.agents.sac import Sac, SacConfig
+from sasr.shaping.presets import preset_config
+from sasr.shaping.registry import NONE, SHAPERS, shaper_named
+from sasr.training import OffPolicy
+from sasr.training.config import choose_device
+
+EPISODE = 200
+# The paper's tables for AntStand, normalised to SASR: training time and largest memory. It has no others.
+PAPER_TIME = {"relara": 1.87, "rosa": 2.12, "explors": 1.67, "explo": 1.08, "rnd": 1.11}
+PAPER_MEMORY = {"relara": 3.67, "rosa": 4.12, "explors": 2.05, "explo": 0.89, "rnd": 0.12}
+
+
+@dataclass(frozen=True)
+class Settings:
+    label: str = "local"
+    """Ends the name of the result file; say which machine."""
+    shapers: tuple[str, ...] = (NONE, *SHAPERS)
+    """Names of the reward shapers, each with its default settings."""
+    seeds: int = 1
+    """Members of the population."""
+    features: int = 105
+    """Features of a state; Ant has 105."""
+    actions: int = 8
+    """Dimensions of an action."""
+    stored: int = 5_000
+    """Steps that each member has seen before anything is timed."""
+    device: str = "cpu"
+    """Where the agent learns."""
+    turns: int = 100
+    """Steps, with one update each, in a timed stretch."""
+    repeats: int = 7
+    """Stretches of each contender; they take turns, so that other load on the machine meets all of them."""
+
+
+class Contender:
+    """An agent with a shaper that lives on made-up steps: what is timed is storing, observing and learning."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self.settings, device = settings, choose_device(settings.device)
+        before = torch.cuda.memory_allocated() if device.type == "cuda" else 0
+        host = Host(
+            observation_space=gym.spaces.Box(-np.inf, np.inf, (settings.features,), np.float32),
+            action_space=gym.spaces.Box(-1.0, 1.0, (settings.actions,), np.float32),
+            seeds=tuple(range(settings.seeds)),
+            device=device,
+        )
+        kind = shaper_named(name)
+        shaper = None
+        if kind is not None:
+            shaper = kind.make(config=preset_config("auto") if name == "sasr" else kind.config())
+        agent = Sac(host, SacConfig(burn_in=settings.stored))
+        self.learner = OffPolicy(host, agent, shaper=shaper, capacity=2 * settings.stored + 100_000)
+        self.generator = torch.Generator().manual_seed(0)
+        self.obs, self.age = self._states(), 0
+        for _ in range(settings.stored):
+            self._step()
+            self.learner.learn(0)
+        for _ in range(10):
+            self.turn()
+        state = shaper.state_dict() if shaper is not None else {}
+        self.bytes = sum(value.nbytes for value in state.values() if isinstance(value, torch.Tensor))
+        self.device_bytes = torch.cuda.memory_allocated() - before if device.type == "cuda" else None
+
+    def _states(self) -> torch.Tensor:
+        return torch.randn(self.settings.seeds, 1, self.settings.features, generator=self.generator)
+
+    def _step(self) -> None:
+        shape = (self.settings.seeds, 1)
+        self.age += 1
+        ends = torch.full(shape, self.age % EPISODE == 0)
+        no, next_obs = torch.zeros(shape, dtype=torch.bool), self._states()
+        action = 2 * torch.rand(*shape, self.settings.actions, generator=self.generator) - 1
+        won = ends & (self.age % (2 * EPISODE) == 0)
+        self.learner.store(
+            Transition(
+                obs=self.obs,
+                action=action,
+                reward=won.float(),
+                next_obs=next_obs,
+                terminated=ends,
+                truncated=no,
+                success=won,
+            )
+        )
+        self.obs = next_obs
+
+    def turn(self) -> None:
+        self._step()
+        self.learner.learn(1)
+
+    def stretch(self) -> float:
+        """Milliseconds a turn."""
+        start = time.perf_counter()
+        for _ in range(self.settings.turns):
+            self.turn()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return (time.perf_counter() - start) / self.settings.turns * 1e3
+
+
+def main(settings: Settings) -> None:
+    told, console = machine(), Console()
+    names = [*dict.fromkeys((NONE, "sasr", *settings.shapers))]
+    contenders = {name: Contender(name, settings) for name in track(names, "getting ready", console=console)}
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for _ in track(range(settings.repeats), "timing", console=console):
+        for name, contender in contenders.items():
+            times[name].append(contender.stretch())
+    rows: list[dict[str, Any]] = []
+    median = {name: statistics.median(each) for name, each in times.items()}
+    for name, contender in contenders.items():
+        rows.append(
+            {
+                "shaper": name,
+                "ms": median[name],
+                "over_sac": median[name] / median[NONE],
+                "over_sasr": median[name] / median["sasr"],
+                "paper_time_over_sasr": PAPER_TIME.get(name),
+                "paper_memory_over_sasr": PAPER_MEMORY.get(name),
+                "state_bytes": contender.bytes,
+                "device_bytes": contender.device_bytes,
+            }
+        )
+    table = Table(title=f"one step and one update of {settings.seeds} seeds, {settings.device}, {told['cores']} cores")
+    for heading in ("shaper", "ms", "x SAC", "x SASR", "paper: time x SASR", "its state", "paper: memory x SASR"):
+        table.add_column(heading, justify="left" if heading == "shaper" else "right")
+    for row in rows:
+        ours = [f"{row[key]:.2f}" for key in ("ms", "over_sac", "over_sasr")]
+        paper = [str(row[key] or "") for key in ("paper_time_over_sasr", "paper_memory_over_sasr")]
+        table.add_row(row["shaper"], *ours, paper[0], f"{row['state_bytes'] / 2**20:.1f} MiB", paper[1])
+    console.print(table)
+    save(f"costs-{settings.label}", {"settings": asdict(settings), "rows": rows, "times_ms": times}, told)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Settings))

@@ -1,0 +1,192 @@
+"""DRND: distributional random network distillation (Yang et al., 2024), a bonus that counts visits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sasr.evidence.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
+from sasr.experience.transition import Batch, Host
+from sasr.networks.adam import Adam
+from sasr.networks.distillation import RandomNetwork
+from sasr.randomness import MemberStreams
+from sasr.shaping.novelty import NoveltyShaper, check_weight, spread
+from sasr.shaping.options import settings_of
+from sasr.shaping.rnd import check_distillation, draw_mask, make_scale
+
+CPU = torch.device("cpu")
+_TINY = 1e-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrndConfig:
+    """Settings of DRND; the defaults are the released code's of October 2024, on an agent that learns from replay."""
+
+    weight: float = 0.5
+    """Weight of the bonus; 0 is the plain agent."""
+    targets: int = 5
+    """Number N of random networks, at least 2."""
+    alpha: float = 0.95
+    """Share of the first term, the distance to the targets' mean, in [0, 1]; the rest is the second, the count."""
+    root: Literal["each", "mean"] = "each"
+    """Square root of the count's statistic for each output, as released, or of its mean over the outputs."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the targets' hidden layers; the predictor has the last one twice. Pictures have convolutions before."""
+    outputs: int | None = None
+    """Numbers that a random network makes of a state; None is 64, and 512 for pictures."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Between the layers: relu or tanh."""
+    bias: float = 1.0
+    """Size of the hidden layers' first biases over that of their inputs; 0, as published, sees directions only."""
+    learning_rate: float = 3e-4
+    """Adam's step size for the predictor."""
+    trained_share: float = 0.25
+    """Share of each batch that the predictor learns from, in (0, 1]."""
+    clip: float = 10.0
+    """Standardised states are clipped to ± this many standard deviations; with the published 5, states far beyond
+    what was seen so far would look alike."""
+    normaliser: Literal["auto", "replay", "return"] = "auto"
+    """What bonuss are divided by: their recent mean over the sampled states, as a sum over the horizon (replay), or the
+    spread of their discounted sums since the beginning, as published (return). auto is return for a separate stream."""
+    horizon_discount: float = 0.99
+    """The discount γ of those sums."""
+    separate_stream: bool = False
+    """Keep the bonus apart from the reward, for an agent with two value heads."""
+    compat: bool = False
+    """The code as first released, in May 2024: means over outputs in place of sums, and a floor of 1e-3."""
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+        check_distillation(self)
+        if self.targets < 2:
+            raise ValueError(f"targets={self.targets} must be at least 2: one has no spread to count with; 5 is usual")
+        if not 0.0 <= self.alpha <= 1.0:
+            raise ValueError(f"alpha={self.alpha} must be in [0, 1]; the released code has 0.95")
+        if self.root not in ("each", "mean"):
+            raise ValueError(f"root={self.root!r} must be 'each' or 'mean'")
+
+
+class Terms(NamedTuple):
+    """What the bonus is made of, each (P, B)."""
+
+    distance: Tensor  # b1, squared distance of the predictor to the targets' mean
+    rarity: Tensor  # b2, the root of the count's statistic
+    inverse_count: Tensor  # that statistic, averaged over the outputs: about 1/n after n visits
+
+
+class DRND(NoveltyShaper):
+    """Pays the distance of a predictor to the mean of N random networks, and how little it has averaged over them.
+
+    The predictor learns a target drawn anew for each sample. After n visits it is about the mean of n draws, whose
+    second moment gives n away.
+
+    >>> DRND(targets=10).config.alpha
+    0.95
+    """
+
+    moments: RunningMoments
+    scale: RecentSum | ReturnSpread | TransposedSpread
+    compilable = ("loss", "novelty")
+
+    def __init__(self, *, config: DrndConfig | None = None, **options: Any) -> None:
+        super().__init__()
+        self.config = settings_of(DrndConfig, config, options)
+
+    def make(self, host: Host) -> None:
+        """Draw the targets and the predictor."""
+        config, device = self.config, host.device
+        self.pays = config.weight
+        outputs = config.outputs or (512 if self.picture else 64)
+        init = MemberStreams(host.seeds, "drnd", CPU).generators
+        parts: dict[str, Any] = {"picture": self.picture, "activation": config.activation, "bias": config.bias}
+        of_target = () if self.picture else config.hidden
+        # Network i·P + p is member p's i-th, so that an accelerator evaluates all of them at once.
+        many = init * config.targets
+        self.target = RandomNetwork(self.width, of_target, outputs, **parts, generators=many, device=device)
+        self.target.requires_grad_(False)
+        of_predictor = config.hidden if self.picture else (*config.hidden, *config.hidden[-1:])
+        self.predictor = RandomNetwork(self.width, of_predictor, outputs, **parts, generators=init, device=device)
+        self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
+        self.moments = RunningMoments(host.members, self.width, device)
+        self.scale = make_scale(config, host)
+        # The two terms have different units: the first grows with what the targets say, the second does not. Here
+        # they weigh as on the frames of the published runs, whose targets say 2 · 84²/512 in the square.
+        self.unit = 1.0 if self.picture or config.compat else 27.6 * outputs / (2.0 * self.width)
+        self.draw_streams = MemberStreams(host.seeds, "drnd/draw", device)
+
+    def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
+        """Move the statistics of states and of bonuses on by one step."""
+        states, valid = self.states(next_obs), valid.to(self.bound.device)
+        self.moments.merge(states, valid)
+        if not isinstance(self.scale, RecentSum):
+            self.scale.advance(self.bonus(self.terms(states)), valid)
+
+    def told(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """What the predictor (P, B, D) and the targets (N, P, B, D) say of states (P, B, width)."""
+        x = self.moments.standardise(states, self.config.clip)
+        N = self.config.targets
+        return self.predictor(x), self.target(x).unflatten(0, (N, len(x)))
+
+    def terms(self, states: Tensor) -> Terms:
+        """The parts of the bonus for states (P, B, width)."""
+        predicted, targets = self.told(states)
+        return drnd_terms(predicted, targets, root=self.config.root, compat=self.config.compat)
+
+    def bonus(self, terms: Terms) -> Tensor:
+        """α·b1 + (1 − α)·b2, (P, B)."""
+        return self.config.alpha * self.unit * terms.distance + (1.0 - self.config.alpha) * terms.rarity
+
+    def novelty(self, states: Tensor) -> Tensor:
+        """The bonus over what bonuses add up to, (P, B)."""
+        bonus: Tensor = self.bonus(self.terms(states)) / self.scale()
+        return bonus
+
+    def loss(self, states: Tensor, keep: Tensor, drawn: Tensor) -> tuple[Tensor, Terms]:
+        """Mean squared error (P,) of the kept states to the targets drawn (P, B) for them, and the bonus's terms."""
+        predicted, targets = self.told(states)
+        index = drawn[None, ..., None].expand(1, *predicted.shape)
+        error = (predicted - targets.gather(0, index)[0]).square().mean(-1)
+        terms = drnd_terms(predicted.detach(), targets, root=self.config.root, compat=self.config.compat)
+        return (error * keep).sum(1) / keep.sum(1).clamp(min=1.0), terms
+
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        """One step of the predictor; its loss and the bonus's parts, each (P,)."""
+        states = self.batch_states(batch)
+        keep = draw_mask(self.draw_streams, states, self.config.trained_share)
+        loss, terms = self.loss(states, keep, self._draw_targets(keep))
+        self.adam.descend(loss.sum())
+        bonus = self.bonus(terms)
+        if isinstance(self.scale, RecentSum):
+            self.scale.follow(bonus)
+        return {
+            "prediction_error": loss.detach(),
+            "distance": terms.distance.mean(1),
+            "inverse_count": terms.inverse_count.mean(1),
+            "novelty_spread": spread(bonus),
+            "bonus_scale": self.scale()[:, 0],
+        }
+
+    def _draw_targets(self, like: Tensor) -> Tensor:
+        N = self.config.targets
+        return self.draw_streams.draw(lambda own, g: torch.randint(N, own.shape, generator=g, device=own.device), like)
+
+
+def drnd_terms(predicted: Tensor, targets: Tensor, *, root: str = "each", compat: bool = False) -> Terms:
+    """The parts of the bonus from what the predictor (…, D) and N targets (N, …, D) say."""
+    mean = targets.mean(0)
+    variance = (targets - mean).square().mean(0) + _TINY  # B₂ − μ², without its cancellation
+    ratio = (predicted.square() - mean.square()) / variance
+    floor = 1e-3 if compat else 1e-6
+    if root == "each":
+        roots = ratio.abs().clamp(floor, 1.0).sqrt()
+    else:
+        roots = ratio.mean(-1, keepdim=True).abs().clamp(floor, 1.0).sqrt().expand_as(ratio)
+    distance = (predicted - mean).square()
+    inverse_count = ratio.mean(-1).clamp(0.0, 1.0)
+    if compat:
+        return Terms(distance.mean(-1), roots.mean(-1), inverse_count)
+    return Terms(distance.sum(-1), roots.sum(-1), inverse_count)

@@ -1,0 +1,322 @@
+"""ExploRS: a learned reward that makes the next policy better, and a bonus for what is new (Devidze et al., 2022).
+
+The learned part R(s, a) rises where an action was better than expected by the environment's own return, and is worth
+nothing to a policy on average. The bonus lets learning start before any reward was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import smooth_l1_loss
+
+from sasr.errors import unknown_name
+from sasr.experience.spaces import state_dtype
+from sasr.experience.transition import Batch, Host, Transition
+from sasr.networks.adam import Adam
+from sasr.networks.eyes import Eyes
+from sasr.networks.layers import PopulationMLP
+from sasr.randomness import MemberStreams
+from sasr.shaping.borders import BoundShaper, check_rates, check_sizes, uniform
+from sasr.shaping.novelty import check_weight
+from sasr.shaping.options import settings_of
+from sasr.shaping.rnd import RND
+from sasr.shaping.sim_hash import Explo
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplorsConfig:
+    """Settings of ExploRS beside an agent that learns from replay."""
+
+    weight: float = 1.0
+    """Weight of the learned reward and the bonus together; 0 is the plain agent."""
+    learned_weight: float = 0.1
+    """ε: the learned reward is in [−ε, ε]."""
+    bonus_weight: float = 0.3
+    """The bonus is in [0, this · bonus_max]."""
+    bonus: Literal["counts", "network"] = "counts"
+    """What is new: states whose code has a low count, or states that a network has not learned (RND)."""
+    bonus_scale: float = 1.0
+    """λ: counts n are paid λ/√((λ/bonus_max)² + n)."""
+    bonus_max: float = 1.0
+    """What a state pays that was never counted."""
+    bits: int = 32
+    """Bits of a state's code, under bonus=counts."""
+    first_states: int = 1_000
+    """States of each member that codes are standardised by, for good, under bonus=counts; 0: not at all."""
+    delay: int = 50_000
+    """Steps of each member before the learned reward is paid; it learns from the first one on."""
+    window: int = 5_000
+    """Newest steps of each member that it learns from, once their episodes have ended."""
+    hidden: tuple[int, ...] = (256,)
+    """Widths of the hidden layers of the learned reward and of the value it is judged by."""
+    reward_lr: float = 3e-4
+    """Adam's step size for the learned reward."""
+    value_lr: float = 1e-3
+    """Adam's step size for the value."""
+    batch_size: int = 64
+    """Steps of the window in an update."""
+    actions: int = 16
+    """Actions of the policy that stand for all it would do."""
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+        check_rates(self, "learned_weight", "bonus_weight", "bonus_scale", "bonus_max", "reward_lr", "value_lr")
+        check_sizes(self, "bits", "window", "batch_size", "actions")
+        if self.bonus not in ("counts", "network"):
+            raise unknown_name("bonus", self.bonus, ("counts", "network"))
+        if not (self.bonus_scale > 0.0 and self.bonus_max > 0.0):
+            raise ValueError(
+                f"bonus_scale={self.bonus_scale} and bonus_max={self.bonus_max} must be above 0; for no bonus take "
+                "bonus_weight=0"
+            )
+        if self.delay < 0 or self.first_states < 0:
+            raise ValueError(f"delay={self.delay} and first_states={self.first_states} must not be negative")
+        if any(width < 1 for width in self.hidden):
+            raise ValueError(f"hidden={self.hidden} has a layer without units; the default is (256,)")
+
+
+class Perceptron(nn.Module):
+    """N networks of an observation and what goes with it: (N, B, *shape) and (N, B, beside) to (N, B)."""
+
+    def __init__(
+        self,
+        space: gym.Space[Any],
+        beside: int,
+        hidden: tuple[int, ...],
+        generators: list[torch.Generator],
+        device: torch.device,
+    ) -> None:
+        super().__init__()
+        self.eyes = Eyes(space, generators=generators, device=device)
+        self.body = PopulationMLP((self.eyes.width + beside, *hidden, 1), generators=generators, device=device)
+
+    def see(self, obs: Tensor) -> Tensor:
+        """What the body takes of observations, (N, B, k)."""
+        seen: Tensor = self.eyes(obs)
+        return seen
+
+    def judge(self, seen: Tensor, beside: Tensor | None = None) -> Tensor:
+        """Outputs (N, B)."""
+        x = seen if beside is None else torch.cat([seen, beside], dim=-1)
+        judged: Tensor = self.body(x)
+        return judged.squeeze(-1)
+
+
+class Window(nn.Module):
+    """The newest steps of every environment, each with the return that followed it once its episode has ended.
+
+    Returns grow with every reward, by γ^age for all steps of the episode that is under way: tensor work of one shape.
+    """
+
+    obs: Tensor  # (P, R, E, *obs_shape)
+    action: Tensor  # (P, R, E, A)
+    ret: Tensor  # (P, R, E) the environment's discounted return from this step on
+    under_way: Tensor  # (P, R, E) bool, its episode has not ended yet
+    ready: Tensor  # (P, R, E) bool, it has
+    cursor: Tensor  # (1,) int64, the row of the next step
+    filled: Tensor  # (1,) int64, rows that hold a step
+    row: Tensor  # (R,) int64, their numbers
+
+    def __init__(self, host: Host, rows: int, action_width: int) -> None:
+        super().__init__()
+        shape, device = (host.members, rows, host.envs), host.device
+        self.rows, self.discount = rows, host.discount
+        space = host.observation_space
+        self.register_buffer(
+            "obs", torch.zeros((*shape, *(space.shape or ())), dtype=state_dtype(space), device=device)
+        )
+        self.register_buffer("action", torch.zeros((*shape, action_width), device=device))
+        self.register_buffer("ret", torch.zeros(shape, device=device))
+        self.register_buffer("under_way", torch.zeros(shape, dtype=torch.bool, device=device))
+        self.register_buffer("ready", torch.zeros(shape, dtype=torch.bool, device=device))
+        self.register_buffer("cursor", torch.zeros(1, dtype=torch.int64, device=device))
+        self.register_buffer("filled", torch.zeros(1, dtype=torch.int64, device=device))
+        self.register_buffer("row", torch.arange(rows, device=device), persistent=False)
+
+    def add(self, obs: Tensor, action: Tensor, reward: Tensor, ends: Tensor, tail: Tensor) -> None:
+        """One step (P, E, …); `tail` (P, E) is what would have followed where only a time limit ended the episode."""
+        now = self.row.eq(self.cursor).unsqueeze(1)
+        self.obs.index_copy_(1, self.cursor, obs.unsqueeze(1).to(self.obs.dtype))
+        self.action.index_copy_(1, self.cursor, action.unsqueeze(1))
+        self.ret.masked_fill_(now, 0.0)
+        self.ready.masked_fill_(now, False)
+        self.under_way.masked_fill_(now, True)
+        age = (self.cursor - self.row) % self.rows
+        faded = (self.discount**age)[:, None] * (reward + self.discount * tail).unsqueeze(1)
+        self.ret.add_(torch.where(self.under_way, faded, 0.0))
+        self.ready.logical_or_(self.under_way & ends.unsqueeze(1))
+        self.under_way.logical_and_(~ends.unsqueeze(1))
+        self.cursor.copy_((self.cursor + 1) % self.rows)
+        self.filled.copy_((self.filled + 1).clamp(max=self.rows))
+
+    def sample(self, uniform: Tensor, member: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Observations, actions, returns and which returns are known, where numbers (P, B) in [0, 1) point to."""
+        places = self.filled * self.ret.shape[2]
+        place = torch.minimum((uniform * places).long(), (places - 1).clamp(min=0))
+        obs, action, ret, ready = (own.flatten(1, 2) for own in (self.obs, self.action, self.ret, self.ready))
+        return obs[member, place], action[member, place], ret[member, place], ready[member, place]
+
+
+class ExploRS(BoundShaper):
+    """Pays R(s, a) + B(s′): what helps the policy to the environment's reward, and what is new.
+
+    >>> ExploRS(delay=1000).config.bonus
+    'counts'
+    """
+
+    seen: Tensor  # () int64, steps of each member so far
+
+    def __init__(self, *, config: ExplorsConfig | None = None, **options: Any) -> None:
+        super().__init__()
+        self.config = settings_of(ExplorsConfig, config, options)
+
+    def make(self, host: Host) -> None:
+        """Draw both networks, and make the window and what knows new states."""
+        config, device = self.config, host.device
+        self.policy_of(host)
+        if config.window < host.envs:
+            raise ValueError(f"window={config.window} must hold a step of each of the {host.envs} environments")
+        init = MemberStreams(host.seeds, "explors", CPU).generators
+        space = host.observation_space
+        self.reward = Perceptron(space, self.action_width, config.hidden, init, device)
+        self.value = Perceptron(space, 0, config.hidden, init, device)
+        # A value of exactly 0 until there is a reward: Adam would learn from the smallest surprise as from a large one.
+        for parameter in self.value.body.layers[-1].parameters():
+            nn.init.zeros_(parameter)
+        self.reward_adam = Adam(list(self.reward.parameters()), lr=config.reward_lr)
+        self.value_adam = Adam(list(self.value.parameters()), lr=config.value_lr)
+        self.window = Window(host, config.window // host.envs, self.action_width)
+        self.counts: Explo | None = None
+        self.network: RND | None = None
+        if config.bonus == "counts":
+            standardise = config.first_states > 0
+            self.counts = Explo(bits=config.bits, standardise=standardise, first_states=max(1, config.first_states))
+            self.counts.bind(host)
+        else:
+            self.network = RND(normaliser="replay", horizon_discount=0.0)
+            self.network.bind(host)
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
+        self.streams = MemberStreams(host.seeds, "explors/update", device)
+
+    # ------------------------------------------------------------------- steps
+
+    @torch.no_grad()
+    def observe(self, step: Transition) -> None:
+        """Take in a step; one with a NaN or a wrong width is refused and nothing changes."""
+        self.check(step)
+        counted = torch.ones_like(step.terminated)
+        if self.counts is not None and not self.counts.frozen:
+            self.counts.observe(step._replace(next_obs=step.obs))
+            counted = torch.zeros_like(counted)
+        self.absorb(step.obs, step.action, step.reward, step.next_obs, step.terminated, step.truncated, counted)
+
+    def absorb(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        reward: Tensor,
+        next_obs: Tensor,
+        terminated: Tensor,
+        truncated: Tensor,
+        counted: Tensor,
+    ) -> None:
+        """Put a step (P, E, …) into the window and count the states (P, E) that are to be counted."""
+        device = self.bound.device
+        parts = (obs, action, reward, next_obs, terminated, truncated, counted)
+        obs, action, reward, next_obs, terminated, truncated, counted = (part.to(device) for part in parts)
+        # What followed is not known where only a time limit ended the episode; the value stands in for it.
+        tail = torch.where(truncated & ~terminated, self.value.judge(self.value.see(next_obs)), 0.0)
+        self.window.add(obs, self.pair(action), reward, terminated | truncated, tail)
+        self.seen += self.bound.envs
+        if self.counts is not None:
+            self.counts.absorb(obs, counted)  # the state that was left is counted, the one that was reached is paid
+        if self.network is not None:
+            self.network.absorb(next_obs, torch.ones_like(terminated))
+
+    # ------------------------------------------------------------------- bonus
+
+    @torch.no_grad()
+    def shape(self, batch: Batch) -> Tensor:
+        """Weight · (ε·R(s, a) + bonus_weight · B(s′)) of every sampled step, (P, B); B is 0 behind a termination."""
+        self.check_batch(batch)
+        learned = self.learned(batch.obs, self.pair(batch.action)).masked_fill(self.seen < self.config.delay, 0.0)
+        bonus = self.bonus(batch.next_obs).masked_fill(batch.terminated.bool(), 0.0)
+        return self.config.weight * (self.config.learned_weight * learned + self.config.bonus_weight * bonus)
+
+    def learned(self, obs: Tensor, beside: Tensor) -> Tensor:
+        """R(s, a) in [−1, 1], (P, B)."""
+        return self.reward.judge(self.reward.see(obs), beside).tanh()
+
+    def bonus(self, obs: Tensor) -> Tensor:
+        """B(s) in [0, bonus_max], (P, B)."""
+        config = self.config
+        if self.counts is not None:
+            n = self.counts.counts(self.counts.states(obs)).float()
+            return config.bonus_scale * ((config.bonus_scale / config.bonus_max) ** 2 + n).rsqrt()
+        assert self.network is not None
+        return config.bonus_max * self.network.novelty(self.network.states(obs)).clamp(max=1.0)
+
+    # ---------------------------------------------------------------- learning
+
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        """One step of the value and of the learned reward on the window; what they say, and what is new."""
+        self.check_batch(batch)
+        like = torch.empty((self.bound.members, self.config.batch_size), device=self.bound.device)
+        obs, beside, ret, known = self.window.sample(self.streams.draw(uniform, like), self.member)
+        value_loss, advantage = self._judge(obs, ret, known)
+        gain, learned = self._gain(obs, beside, advantage)
+        self.value_adam.descend(value_loss.sum())
+        self.reward_adam.descend(-gain.sum())
+        if self.network is not None:
+            self.network.update(batch)
+        with torch.no_grad():
+            bonus = self.bonus(batch.next_obs)
+        return {
+            "learned_mean": learned.mean(1),
+            "learned_spread": learned.std(1, correction=0),
+            "learned_paid": (self.seen >= self.config.delay).float().expand(self.bound.members),
+            "advantage_size": advantage.abs().mean(1),
+            "value_loss": value_loss.detach(),
+            "novelty": bonus.mean(1),
+            "window_ready": known.float().mean(1),
+        }
+
+    def _judge(self, obs: Tensor, ret: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+        """The value's loss (P,), and by how much returns were better than it, 0 where they are not known, (P, B)."""
+        value = self.value.judge(self.value.see(obs))
+        error = smooth_l1_loss(value, ret, reduction="none") * known
+        advantage = torch.where(known, ret - value.detach(), 0.0)
+        return error.sum(1) / known.sum(1).clamp(min=1), advantage
+
+    def _gain(self, obs: Tensor, beside: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
+        """How much better the next policy gets by R, (P,): π(a|s)·A(s, a)·(R(s, a) − Σ_b π(b|s)·R(s, b)); and R."""
+        n = self.config.actions
+        with torch.no_grad():
+            action = self._stored(beside)
+            likelihood = self.policy.likelihood(obs, action)
+            others = self.pair(self.policy.propose(_each(obs, n), self.streams))
+        seen = self.reward.see(obs)
+        learned = self.reward.judge(seen, beside).tanh()
+        every = self.reward.judge(_each(seen, n), others).tanh()
+        usual = every.view(*advantage.shape, n).mean(2)
+        return (likelihood * advantage * (learned - usual)).mean(1), learned.detach()
+
+    def _stored(self, beside: Tensor) -> Tensor:
+        """Actions (P, B, *action_shape) again from the vectors that the window keeps."""
+        space = self.bound.action_space
+        if isinstance(space, gym.spaces.Discrete):
+            return beside.argmax(-1) + int(space.start)
+        return beside.view(*beside.shape[:2], *(space.shape or ()))
+
+
+def _each(x: Tensor, n: int) -> Tensor:
+    """Rows (P, B, …) n times each, (P, B·n, …)."""
+    return x.unsqueeze(2).expand(-1, -1, n, *x.shape[2:]).flatten(1, 2)

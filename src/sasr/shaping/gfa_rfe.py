@@ -1,0 +1,259 @@
+"""GFA-RFE: pay for what an ensemble of value functions does not agree on (Zhang et al., 2024).
+
+The ensemble learns the value of its own disagreement, one network at a time, and weighs a sample by how certain its
+target is. Here it stands beside the agent, whose critics learn the environment's reward and the bonus together.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm
+
+from sasr.experience.transition import Batch, Host, Transition
+from sasr.networks.adam import Adam
+from sasr.networks.eyes import Eyes
+from sasr.networks.layers import PopulationLinear, linear
+from sasr.randomness import MemberStreams
+from sasr.shaping.borders import BoundShaper, check_rates, check_share, check_sizes
+from sasr.shaping.novelty import check_weight
+from sasr.shaping.options import settings_of
+
+CPU = torch.device("cpu")
+_BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class GfaRfeConfig:
+    """Settings of GFA-RFE beside an agent that learns from replay; the constants are those of the released code."""
+
+    weight: float = 0.1
+    """Weight of the bonus, which is in [0, bonus_max]; 0 is the plain agent."""
+    networks: int = 10
+    """Value functions K in the ensemble, at least 2."""
+    width: int = 256
+    """Units of their hidden layers; the released code has 1024."""
+    learning_rate: float = 1e-4
+    """Adam's step size for the one that learns."""
+    confidence: float = 2.0
+    """c: the bonus is c times the ensemble's standard deviation."""
+    bonus_max: float = 10.0
+    """The largest bonus before it is weighted."""
+    value_max: float = 500.0
+    """The largest value that the ensemble is taught."""
+    deviation_min: float = 0.1
+    """Samples are weighed by one over the square of their target's deviation, which is taken to be at least this."""
+    deviation_max: float = 10.0
+    """And at most this."""
+    tau: float = 0.005
+    """Share of the ensemble that moves into its targets in K updates, in (0, 1]."""
+    explore_steps: int = 0
+    """Steps of each member in which the bonus is all the reward there is, and after which there is none; 0: both."""
+    compat: bool = False
+    """First weights drawn by the outputs' number and not the inputs', and one Adam for all, as in the released code."""
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+        check_sizes(self, "width")
+        check_share(self, "tau")
+        check_rates(self, "learning_rate", "confidence", "bonus_max", "value_max")
+        if self.networks < 2:
+            raise ValueError(f"networks={self.networks} can't disagree; take at least 2, the released code has 10")
+        if not 0.0 < self.deviation_min <= self.deviation_max:
+            raise ValueError(
+                f"deviation_min={self.deviation_min} must be above 0 and not above deviation_max={self.deviation_max}"
+            )
+        if self.explore_steps < 0:
+            raise ValueError(f"explore_steps={self.explore_steps} must not be negative; 0 pays reward and bonus")
+
+
+class Ensemble(nn.Module):
+    """K value functions for each of P members: network i·P + p is member p's i-th.
+
+    Linear, layer norm, tanh, linear, ReLU, linear. Each has a layer norm of its own, so that none moves with another.
+    """
+
+    def __init__(
+        self, inputs: int, config: GfaRfeConfig, generators: Sequence[torch.Generator], device: torch.device
+    ) -> None:
+        super().__init__()
+        self.networks, self.members = config.networks, len(generators)
+        everyone = [*generators] * config.networks
+        width = config.width
+        sizes = ((inputs, width), (width, width), (width, 1))
+        self.layers = nn.ModuleList(PopulationLinear(*size, generators=everyone, device=device) for size in sizes)
+        if config.compat:
+            with torch.no_grad():
+                for (fan_in, fan_out), layer in zip(sizes, self.layers, strict=True):
+                    layer.weight.mul_((fan_in / fan_out) ** 0.5)  # type: ignore[operator]
+        self.gain = nn.Parameter(torch.ones((len(everyone), width), device=device))
+        self.shift = nn.Parameter(torch.zeros((len(everyone), width), device=device))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What all of them say of inputs (P, B, k), (K, P, B)."""
+        values = self.values(x.repeat(self.networks, 1, 1), list(self.parameters()))
+        return values.view(self.networks, *x.shape[:2])
+
+    def values(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+        """Values (N, B) of inputs (N, B, k) by N networks with these parameters, in the order of `parameters`."""
+        gain, shift, *layers = parameters
+        (w1, b1), (w2, b2), (w3, b3) = zip(layers[::2], layers[1::2], strict=True)
+        x = linear(x, w1, b1)
+        x = layer_norm(x, x.shape[-1:]) * gain.unsqueeze(1) + shift.unsqueeze(1)
+        return linear(linear(x.tanh(), w2, b2).relu(), w3, b3).squeeze(-1)
+
+    def by_network(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The same tensors as (K, P, …)."""
+        return [own.view(self.networks, self.members, *own.shape[1:]) for own in tensors]
+
+
+class TurnAdam(nn.Module):
+    """Adam for one of K networks at a time, so that those whose turn it is not stay as they are."""
+
+    steps: Tensor  # (K,)
+
+    def __init__(self, ensemble: Ensemble, *, lr: float, together: bool) -> None:
+        super().__init__()
+        self.lr, self.together, self.ensemble = lr, together, [ensemble]  # in a list: its owner registers it
+        device = ensemble.gain.device
+        self.register_buffer("steps", torch.zeros(ensemble.networks, device=device))
+        for index, own in enumerate(ensemble.by_network(list(ensemble.parameters()))):
+            self.register_buffer(f"mean_{index}", torch.zeros_like(own))
+            self.register_buffer(f"square_{index}", torch.zeros_like(own))
+
+    @torch.no_grad()
+    def step(self, turn: Tensor, gradients: Sequence[Tensor]) -> None:
+        """Move the networks of number `turn` (1,) of all members against their gradients, each (P, …)."""
+        (ensemble,) = self.ensemble
+        everyone = torch.arange(ensemble.networks, device=turn.device)
+        # The released code's one Adam gives the others a gradient of 0, and their momentum goes on moving them.
+        moved = everyone if self.together else turn
+        self.steps.index_add_(0, moved, torch.ones_like(moved, dtype=self.steps.dtype))
+        parameters = ensemble.by_network([own.data for own in ensemble.parameters()])
+        for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+            if self.together:
+                gradient = torch.zeros_like(parameter).index_copy_(0, turn, gradient.unsqueeze(0))
+            else:
+                gradient = gradient.unsqueeze(0)
+            mean, square = self.get_buffer(f"mean_{index}"), self.get_buffer(f"square_{index}")
+            first = mean.index_select(0, moved).lerp(gradient, 1.0 - _BETA_1)
+            second = square.index_select(0, moved).lerp(gradient.square(), 1.0 - _BETA_2)
+            steps = self.steps.index_select(0, moved).view(-1, *(1,) * (gradient.dim() - 1))
+            size = self.lr / (1.0 - _BETA_1**steps)
+            change = size * first / ((second / (1.0 - _BETA_2**steps)).sqrt() + _EPSILON)
+            mean.index_copy_(0, moved, first)
+            square.index_copy_(0, moved, second)
+            parameter.index_add_(0, moved, change, alpha=-1)
+
+
+class GfaRfe(BoundShaper):
+    """Pays c times the standard deviation of K value functions at a state and action.
+
+    >>> GfaRfe(networks=5).config.confidence
+    2.0
+    """
+
+    turn: Tensor  # (1,) int64, the network that learns next
+    seen: Tensor  # () int64, steps of each member so far
+
+    def __init__(self, *, config: GfaRfeConfig | None = None, **options: Any) -> None:
+        super().__init__()
+        self.config = settings_of(GfaRfeConfig, config, options)
+
+    def make(self, host: Host) -> None:
+        """Draw the ensemble."""
+        config, device = self.config, host.device
+        self.policy_of(host)
+        self.discount = host.discount
+        init = MemberStreams(host.seeds, "gfa_rfe", CPU).generators
+        self.eyes = Eyes(host.observation_space, generators=init, device=device)
+        self.target_eyes = copy.deepcopy(self.eyes).requires_grad_(False)
+        self.ensemble = Ensemble(self.eyes.width + self.action_width, config, init, device)
+        self.targets = copy.deepcopy(self.ensemble).requires_grad_(False)
+        self.adam = TurnAdam(self.ensemble, lr=config.learning_rate, together=config.compat)
+        # All value functions of a member see pictures through the same eyes; whoever's turn it is trains them.
+        self.eyes_adam = Adam(list(self.eyes.parameters()), lr=config.learning_rate)
+        self.register_buffer("turn", torch.zeros(1, dtype=torch.int64, device=device))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
+        self.streams = MemberStreams(host.seeds, "gfa_rfe/update", device)
+
+    # ------------------------------------------------------------------- bonus
+
+    @torch.no_grad()
+    def observe(self, step: Transition) -> None:
+        """Count a step; the ensemble learns from what is sampled. One with a NaN or a wrong width is refused."""
+        self.check(step)
+        self.seen += self.bound.envs
+
+    @torch.no_grad()
+    def shape(self, batch: Batch) -> Tensor:
+        """Weight · c · the ensemble's deviation for every sampled state and action, (P, B)."""
+        self.check_batch(batch)
+        bonus = self.config.weight * self.bonus(self._seen_by(self.target_eyes, batch.obs, batch.action))
+        if not self.config.explore_steps:
+            return bonus
+        exploring = self.seen <= self.config.explore_steps
+        return torch.where(exploring, bonus - batch.reward, 0.0)
+
+    def bonus(self, x: Tensor) -> Tensor:
+        """min(c·std, bonus_max) of the target ensemble at inputs (P, B, k), (P, B)."""
+        bonus: Tensor = self.config.confidence * self.targets(x).std(0)
+        return bonus.clamp(max=self.config.bonus_max)
+
+    def _seen_by(self, eyes: Eyes, obs: Tensor, action: Tensor) -> Tensor:
+        return torch.cat([eyes(obs), self.pair(action)], dim=-1)
+
+    # ---------------------------------------------------------------- learning
+
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        """One network's step towards the value of the bonus; the ensemble's deviations and what it learns."""
+        self.check_batch(batch)
+        action = self.policy.propose(batch.next_obs, self.streams)
+        target, deviation, bonus = self.target(batch, action)
+        loss = self.fit(
+            self._seen_by(self.eyes, batch.obs, batch.action), target, weight=deviation.square().reciprocal()
+        )
+        return {
+            "deviation": bonus.mean(1) / max(self.config.confidence, 1e-12),
+            "bonus_at_limit": (bonus >= self.config.bonus_max).float().mean(1),
+            "intrinsic_value": target.mean(1),
+            "ensemble_loss": loss,
+            "sample_weight": deviation.square().reciprocal().mean(1),
+        }
+
+    @torch.no_grad()
+    def target(self, batch: Batch, following: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the ensemble is taught, its deviation at s′ and a′ = `following`, and the bonus in it, each (P, B).
+
+        The value goes on behind the ends of episodes: what is not known there does not become known by ending.
+        """
+        bonus = self.bonus(self._seen_by(self.target_eyes, batch.obs, batch.action))
+        ahead = self.targets(self._seen_by(self.target_eyes, batch.next_obs, following))
+        value = (bonus + self.discount * ahead.mean(0)).clamp(0.0, self.config.value_max)
+        return value, ahead.std(0).clamp(self.config.deviation_min, self.config.deviation_max), bonus
+
+    def fit(self, x: Tensor, target: Tensor, *, weight: Tensor) -> Tensor:
+        """One step of the network whose turn it is towards targets (P, B); its weighted squared error (P,)."""
+        stacked = self.ensemble.by_network([own.data for own in self.ensemble.parameters()])
+        chosen = [own.index_select(0, self.turn).squeeze(0).requires_grad_() for own in stacked]
+        loss = (weight * (self.ensemble.values(x, chosen) - target).square()).mean(1)
+        eyes = list(self.eyes.parameters())
+        gradients = torch.autograd.grad(loss.sum(), [*chosen, *eyes])
+        self.adam.step(self.turn, gradients[: len(chosen)])
+        if eyes:
+            self.eyes_adam.step(list(gradients[len(chosen) :]))
+        self.turn.copy_((self.turn + 1) % self.config.networks)
+        self._follow()
+        return loss.detach()
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        share = self.config.tau / self.config.networks  # all of them, though only one has moved
+        ours, theirs = (self.targets, self.target_eyes), (self.ensemble, self.eyes)
+        slow, fast = (tuple(own for part in parts for own in part.parameters()) for parts in (ours, theirs))
+        torch._foreach_lerp_(slow, fast, share)

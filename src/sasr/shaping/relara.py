@@ -1,0 +1,260 @@
+"""ReLara: a second agent proposes the reward of the first, and is itself rewarded by the environment (Ma et al., 2024).
+
+The reward agent sees state and action, its action is a number in [−1, 1] that is added to the reward, and it learns by
+SAC to propose what leads to a large return of the environment.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from sasr.experience.transition import Batch, Host, Transition
+from sasr.networks.adam import Adam
+from sasr.networks.eyes import Eyes
+from sasr.networks.residual import PopulationResidual
+from sasr.randomness import MemberStreams
+from sasr.shaping.borders import (
+    BoundShaper,
+    check_rates,
+    check_share,
+    check_sizes,
+    normal,
+    uniform,
+)
+from sasr.shaping.novelty import check_weight
+from sasr.shaping.options import settings_of
+
+CPU = torch.device("cpu")
+UNKNOWN = 2.0  # no proposal: they are in [−1, 1]
+_LOG_STD_MIN, _LOG_STD_MAX = -5.0, 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelaraConfig:
+    """Settings of ReLara; the defaults are those of the authors' run script."""
+
+    weight: float = 0.2
+    """Weight β of the proposed reward; 0 is the plain agent."""
+    width: int = 256
+    """Width of the reward agent's residual networks."""
+    blocks: int = 3
+    """Residual blocks of each of them."""
+    actor_lr: float = 3e-4
+    """Adam's step size for the reward agent's actor."""
+    critic_lr: float = 1e-3
+    """Adam's step size for its critics."""
+    temperature_lr: float = 1e-4
+    """Adam's step size for its log α; α starts at 1."""
+    target_entropy: float = -1.0
+    """Entropy that its temperature is tuned towards."""
+    tau: float = 0.005
+    """Share of its critics that moves into the target critics at each update, in (0, 1]."""
+    compat: bool = False
+    """Pay every step the mean proposal of its batch, as the released code does by a slip in broadcasting."""
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+        check_sizes(self, "width", "blocks")
+        check_rates(self, "actor_lr", "critic_lr", "temperature_lr")
+        check_share(self, "tau")
+
+
+class PairNetwork(nn.Module):
+    """N residual networks of an observation and what goes with it: (N, B, *shape) and (N, B, beside) to (N, B, n)."""
+
+    def __init__(
+        self,
+        space: gym.Space[Any],
+        beside: int,
+        outputs: int,
+        config: RelaraConfig,
+        generators: list[torch.Generator],
+        device: torch.device,
+    ) -> None:
+        super().__init__()
+        self.eyes = Eyes(space, generators=generators, device=device)
+        self.body = PopulationResidual(
+            self.eyes.width + beside,
+            outputs,
+            width=config.width,
+            blocks=config.blocks,
+            generators=generators,
+            device=device,
+        )
+
+    def forward(self, obs: Tensor, beside: Tensor) -> Tensor:
+        """Outputs (N, B, n)."""
+        outputs: Tensor = self.body(torch.cat([self.eyes(obs), beside], dim=-1))
+        return outputs
+
+
+class Relara(BoundShaper):
+    """Pays what a reward agent proposes for a state and action, drawn anew whenever a step is sampled.
+
+    >>> Relara(weight=0.5).config.blocks
+    3
+    """
+
+    log_alpha: Tensor  # (P,)
+    proposed: Tensor  # (P, slots) what was proposed when a step was taken
+    updates: Tensor  # () int64, on the device
+    compilable = ("target", "critic_loss", "actor_loss", "follow")
+
+    def __init__(self, *, config: RelaraConfig | None = None, **options: Any) -> None:
+        super().__init__()
+        self.config = settings_of(RelaraConfig, config, options)
+
+    def make(self, host: Host) -> None:
+        """Draw the reward agent's networks."""
+        config, device = self.config, host.device
+        self.policy_of(host)
+        self.discount = host.discount
+        init = MemberStreams(host.seeds, "relara", CPU).generators
+        space, beside = host.observation_space, self.action_width
+        self.actor = PairNetwork(space, beside, 2, config, init, device)
+        # Network p is member p's first critic, network P + p its second: one population, half the kernels.
+        self.critic = PairNetwork(space, beside + 1, 1, config, [*init] * 2, device)
+        self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
+        self.log_alpha = nn.Parameter(torch.zeros(host.members, device=device))
+        self.actor_adam = Adam(list(self.actor.parameters()), lr=config.actor_lr)
+        self.critic_adam = Adam(list(self.critic.parameters()), lr=config.critic_lr)
+        self.temperature_adam = Adam([self.log_alpha], lr=config.temperature_lr)
+        slots = host.replay.capacity if host.replay is not None else 0
+        self.register_buffer("proposed", torch.full((host.members, slots), UNKNOWN, device=device))
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64, device=device))
+        # Apart, so that how often a bonus is asked for does not change what is learned.
+        self.shape_streams = MemberStreams(host.seeds, "relara/shape", device)
+        self.update_streams = MemberStreams(host.seeds, "relara/update", device)
+        self.observe_streams = MemberStreams(host.seeds, "relara/observe", device)
+
+    # -------------------------------------------------------------- proposals
+
+    def propose(self, obs: Tensor, beside: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Proposals in [−1, 1], their log densities and the middles of their distributions, each (P, B)."""
+        mean, raw = self.actor(obs, beside).unbind(-1)
+        log_std = _LOG_STD_MIN + 0.5 * (_LOG_STD_MAX - _LOG_STD_MIN) * (raw.tanh() + 1.0)
+        u = mean + log_std.exp() * noise
+        log_normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi)
+        # log(1 − tanh²u), exact where 1 − tanh²u underflows.
+        log_slope = 2.0 * (math.log(2.0) - u - softplus(-2.0 * u))
+        return u.tanh(), log_normal - log_slope, mean.tanh()
+
+    @torch.no_grad()
+    def observe(self, step: Transition) -> None:
+        """Note what the reward agent proposes for a step; one with a NaN or a wrong width is refused."""
+        self.check(step)
+        if step.slot is not None and self.proposed.shape[1]:
+            self.absorb(step.obs, step.action, step.slot)
+
+    def absorb(self, obs: Tensor, action: Tensor, slot: Tensor) -> None:
+        """Keep the proposals for a step (P, E, …) by its slots: they are the actions that are learned from later."""
+        device = self.bound.device
+        obs, action, slot = obs.to(device), action.to(device), slot.to(device)
+        like = torch.empty(slot.shape, device=device)
+        at_random = 2.0 * self.observe_streams.draw(uniform, like) - 1.0
+        chosen, _, _ = self.propose(obs, self.pair(action), self.observe_streams.draw(normal, like))
+        # Uniform until it has learned something, like any SAC agent's actions.
+        self.proposed[self.member, slot] = torch.where(self.updates > 0, chosen, at_random)
+
+    @torch.no_grad()
+    def release(self, slots: Tensor) -> None:
+        """Forget the proposals of steps that are about to be overwritten."""
+        if self.proposed.shape[1]:
+            self.proposed[self.member, slots.to(self.bound.device)] = UNKNOWN
+
+    @torch.no_grad()
+    def lose_replay(self) -> None:
+        """Forget all proposals that were kept for replay slots."""
+        self.proposed.fill_(UNKNOWN)
+
+    @torch.no_grad()
+    def shape(self, batch: Batch) -> Tensor:
+        """β times a proposal of the reward agent as it is now for every sampled state and action, (P, B)."""
+        self.check_batch(batch)
+        noise = self.shape_streams.draw(normal, batch.reward)
+        proposal, _, _ = self.propose(batch.obs, self.pair(batch.action), noise)
+        if self.config.compat:
+            proposal = proposal.mean(1, keepdim=True).expand_as(proposal)
+        return self.config.weight * proposal
+
+    # ---------------------------------------------------------------- learning
+
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        """One step of the reward agent's critics, actor and temperature; how it does and what it proposes."""
+        self.check_batch(batch)
+        beside = self.pair(batch.action)
+        drawn = self.update_streams.draw(normal, batch.reward.unsqueeze(-1).expand(-1, -1, 3))
+        for_target, for_actor, for_unknown = drawn.unbind(-1)
+        # What the policy would do at s′ now. The authors store what it did then, which grows stale, and which does not
+        # exist where a time limit cut the episode.
+        following = self.pair(self.policy.propose(batch.next_obs, self.update_streams))
+        noted = self._noted(batch, beside, for_unknown)
+        loss, values = self.critic_loss(batch, beside, noted, self.target(batch, following, for_target))
+        self.critic_adam.descend(loss.sum())
+        self.follow()
+        actor_loss, entropy, middle = self.actor_loss(batch, beside, for_actor)
+        alpha = self.log_alpha.exp()
+        # Every update and once, where the authors' script has two steps at every second: as many, and none is skipped.
+        self.actor_adam.descend(actor_loss.sum())
+        self.temperature_adam.descend((alpha * (entropy.detach() - self.config.target_entropy)).sum())
+        self.updates += 1
+        return {
+            "proposal_mean": middle.mean(1),
+            "proposal_spread": middle.std(1, correction=0),
+            "reward_agent_critic_loss": loss.detach(),
+            "reward_agent_q_mean": values.detach().mean((0, 2)),
+            "reward_agent_entropy": entropy.detach(),
+            "reward_agent_alpha": alpha.detach(),
+        }
+
+    @torch.no_grad()
+    def _noted(self, batch: Batch, beside: Tensor, noise: Tensor) -> Tensor:
+        """What was proposed when the sampled steps were taken, (P, B); a new proposal where that is not known."""
+        fresh, _, _ = self.propose(batch.obs, beside, noise)
+        if batch.slot is None or not self.proposed.shape[1]:
+            return fresh
+        noted = self.proposed[self.member, batch.slot]
+        return torch.where(noted == UNKNOWN, fresh, noted)
+
+    @torch.no_grad()
+    def target(self, batch: Batch, following: Tensor, noise: Tensor) -> Tensor:
+        """R + γ·(1 − terminated)·(min Q′ − α·log π)(s′, a′, r′), (P, B), with the environment's reward alone."""
+        proposal, log_prob, _ = self.propose(batch.next_obs, following, noise)
+        value = self._least(self.target_critic, batch.next_obs, following, proposal)
+        value = value - self.log_alpha.exp()[:, None] * log_prob
+        return batch.reward + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
+
+    def critic_loss(self, batch: Batch, beside: Tensor, proposal: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared errors of both critics (P,), and their values (2, P, B)."""
+        values = self._values(self.critic, batch.obs, beside, proposal)
+        return (values - target).square().mean(-1).sum(0), values
+
+    def actor_loss(self, batch: Batch, beside: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the actor lowers and its entropy, each (P,), and the middles of what it proposes, (P, B)."""
+        proposal, log_prob, middle = self.propose(batch.obs, beside, noise)
+        alpha = self.log_alpha.detach().exp()[:, None]
+        loss = (alpha * log_prob - self._least(self.critic, batch.obs, beside, proposal)).mean(1)
+        return loss, -log_prob.mean(1), middle.detach()
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Move the target critics a little towards the critics."""
+        torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
+
+    def _values(self, critic: PairNetwork, obs: Tensor, beside: Tensor, proposal: Tensor) -> Tensor:
+        """Both critics' values (2, P, B)."""
+        everything = torch.cat([beside, proposal.unsqueeze(-1)], dim=-1).repeat(2, 1, 1)
+        values: Tensor = critic(obs.repeat(2, *(1,) * (obs.dim() - 1)), everything)
+        return values.view(2, *proposal.shape)
+
+    def _least(self, critic: PairNetwork, obs: Tensor, beside: Tensor, proposal: Tensor) -> Tensor:
+        return self._values(critic, obs, beside, proposal).amin(0)

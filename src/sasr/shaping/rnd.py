@@ -1,0 +1,177 @@
+"""RND: random network distillation (Burda et al., 2019), the error of learning a random network as a bonus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from sasr.errors import unknown_name
+from sasr.evidence.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
+from sasr.experience.transition import Batch, Host
+from sasr.networks.adam import Adam
+from sasr.networks.distillation import RandomNetwork
+from sasr.networks.layers import ACTIVATIONS
+from sasr.randomness import MemberStreams
+from sasr.shaping.novelty import NoveltyShaper, check_positive, check_weight, spread
+from sasr.shaping.options import settings_of
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RndConfig:
+    """Settings of RND; the defaults suit an agent that learns from replay."""
+
+    weight: float = 0.5
+    """Weight of the bonus; 0 is the plain agent."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of both networks; pictures have convolutions before them."""
+    outputs: int | None = None
+    """Numbers that the random network makes of a state; None is 64, and 512 for pictures."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Between the layers: relu or tanh."""
+    bias: float = 1.0
+    """Size of the hidden layers' first biases over that of their inputs; 0, as published, sees directions only."""
+    learning_rate: float = 3e-4
+    """Adam's step size for the predictor."""
+    trained_share: float = 0.25
+    """Share of each batch that the predictor learns from, in (0, 1]."""
+    clip: float = 10.0
+    """Standardised states are clipped to ± this many standard deviations; with the published 5, states far beyond
+    what was seen so far would look alike."""
+    normaliser: Literal["auto", "replay", "return"] = "auto"
+    """What errors are divided by: their recent mean over the sampled states, as a sum over the horizon (replay), or the
+    spread of their discounted sums since the beginning, as published (return). auto is return for a separate stream."""
+    horizon_discount: float = 0.99
+    """The discount γ of those sums."""
+    separate_stream: bool = False
+    """Keep the bonus apart from the reward, for an agent with two value heads."""
+    compat: bool = False
+    """Mix up time and environments in the spread, as CleanRL and the SASR authors do."""
+    rollout: int = 2048
+    """Steps of a rollout, where compat has to know them."""
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+        check_distillation(self)
+        check_positive(self, "rollout")
+        if self.compat and self.normaliser == "replay":
+            raise ValueError("compat=True is about normaliser='return'; drop one of them")
+
+
+def check_distillation(config: Any) -> None:
+    """Raise for settings of a random network and its predictor that can't be."""
+    check_positive(config, "learning_rate", "clip")
+    if any(width < 1 for width in config.hidden):
+        raise ValueError(f"hidden={config.hidden} has a layer without units; the default is (256, 256)")
+    if config.outputs is not None and config.outputs < 1:
+        raise ValueError(f"outputs={config.outputs} must be at least 1; with 64 errors seldom vanish by chance")
+    if config.activation not in ACTIVATIONS:
+        raise unknown_name("activation", config.activation, ACTIVATIONS)
+    if not config.bias >= 0.0:
+        raise ValueError(f"bias={config.bias} must not be negative; 0 starts without biases, as published")
+    if not 0.0 < config.trained_share <= 1.0:
+        raise ValueError(f"trained_share={config.trained_share} must be in (0, 1]; 0.25 is the usual one")
+    if not 0.0 <= config.horizon_discount < 1.0:
+        raise ValueError(f"horizon_discount={config.horizon_discount} must be in [0, 1); 0.99 is the published one")
+    if config.normaliser not in ("auto", "replay", "return"):
+        raise unknown_name("normaliser", config.normaliser, ("auto", "replay", "return"))
+
+
+RELEASED = RndConfig(
+    weight=1.0,
+    hidden=(64, 64),
+    outputs=1,
+    activation="tanh",
+    bias=0.0,
+    clip=float("inf"),
+    separate_stream=True,
+    compat=True,
+)
+"""What the SASR authors' library runs on vectors: a random network with one output, and no clipping."""
+
+
+class RND(NoveltyShaper):
+    """Pays the error of a predictor that learns a frozen random network: large where it has learned little.
+
+    >>> RND(weight=1.0).config.trained_share
+    0.25
+    """
+
+    moments: RunningMoments
+    scale: RecentSum | ReturnSpread | TransposedSpread
+    compilable = ("loss", "novelty")
+
+    def __init__(self, *, config: RndConfig | None = None, **options: Any) -> None:
+        super().__init__()
+        self.config = settings_of(RndConfig, config, options)
+
+    def make(self, host: Host) -> None:
+        """Draw both networks."""
+        config, device = self.config, host.device
+        self.pays = config.weight
+        outputs = config.outputs or (512 if self.picture else 64)
+        init = MemberStreams(host.seeds, "rnd", CPU).generators
+        parts: dict[str, Any] = {"picture": self.picture, "activation": config.activation, "bias": config.bias}
+        # From pictures the target is linear in what its convolutions see; learning it takes two layers more.
+        of_target = () if self.picture else config.hidden
+        self.target = RandomNetwork(self.width, of_target, outputs, **parts, generators=init, device=device)
+        self.target.requires_grad_(False)
+        self.predictor = RandomNetwork(self.width, config.hidden, outputs, **parts, generators=init, device=device)
+        self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
+        self.moments = RunningMoments(host.members, self.width, device)
+        self.scale = make_scale(config, host)
+        self.mask_streams = MemberStreams(host.seeds, "rnd/mask", device)
+
+    def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
+        """Move the statistics of states and of errors on by one step."""
+        states, valid = self.states(next_obs), valid.to(self.bound.device)
+        self.moments.merge(states, valid)
+        if not isinstance(self.scale, RecentSum):
+            self.scale.advance(self.error(states), valid)
+
+    def error(self, states: Tensor) -> Tensor:
+        """Mean squared error (P, B) of the predictor on states (P, B, width)."""
+        x = self.moments.standardise(states, self.config.clip)
+        error: Tensor = (self.predictor(x) - self.target(x)).square().mean(-1)
+        return error
+
+    def novelty(self, states: Tensor) -> Tensor:
+        """The error over what errors add up to, (P, B)."""
+        bonus: Tensor = self.error(states) / self.scale()
+        return bonus
+
+    def loss(self, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean error over the kept states, (P,), and all errors (P, B)."""
+        error = self.error(states)
+        return (error * keep).sum(1) / keep.sum(1).clamp(min=1.0), error.detach()
+
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        """One step of the predictor; how wrong it is, how much that differs, and what it is divided by, each (P,)."""
+        states = self.batch_states(batch)
+        loss, error = self.loss(states, draw_mask(self.mask_streams, states, self.config.trained_share))
+        self.adam.descend(loss.sum())
+        if isinstance(self.scale, RecentSum):
+            self.scale.follow(error)
+        return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}
+
+
+def make_scale(config: Any, host: Host) -> RecentSum | ReturnSpread | TransposedSpread:
+    """What a bonus is divided by."""
+    common: dict[str, Any] = {"discount": config.horizon_discount, "device": host.device}
+    if config.normaliser == "replay" or (config.normaliser == "auto" and not config.separate_stream):
+        return RecentSum(host.members, **common)
+    if config.compat and isinstance(config, RndConfig):
+        return TransposedSpread(host.members, host.envs, rollout=config.rollout, **common)
+    return ReturnSpread(host.members, host.envs, **common)
+
+
+def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:
+    """1.0 for the rows of (P, B, …) that are learned from, 0.0 for the others, each member's from its own stream."""
+    like = torch.empty(states.shape[:2], device=states.device)
+    uniform = streams.draw(lambda own, g: torch.rand(own.shape, generator=g, device=own.device), like)
+    return (uniform < share).float()
