@@ -30,7 +30,7 @@ from sasr.experiments.runners.ray import OnRay
 from sasr.experiments.values import literal
 from sasr.experiments.view import GridView, span
 from sasr.records import tracking
-from sasr.records.folder import command_line
+from sasr.records.folder import command_line, commit_here
 from sasr.report.collect import told_apart
 from sasr.report.runs import from_run
 from sasr.report.store import check_writable, write_result
@@ -108,7 +108,8 @@ def compare(
         "checkpoint_minutes": checkpoint_minutes,
     }
     wanted = Plan(tuple(_with_flags(wanted.cells, set, settings)))
-    choose_device(device)
+    if on != "ray":  # whose nodes may have what this machine has not
+        choose_device(device)
     if track:
         tracking.check(track)
     runner_of_ray = OnRay(address=address, gpus=_gpus(gpus, device)) if on == "ray" else None
@@ -120,9 +121,10 @@ def compare(
     needs = _examine([cell for cell in wanted.cells if not is_done(Job(cell=cell, out=out))], console)
     wanted = wanted.split(lambda cell: _most_seeds(cell, needs, population, None if on == "ray" else rooms))
     cores = _cores()
-    at_once = 1 if on == "inline" else min(jobs or cores, len(wanted.cells))
+    at_once = 1 if on == "inline" else min(jobs or max(1, cores // (threads or 1)), len(wanted.cells))
     share = threads or (1 if on == "ray" else max(1, cores // at_once))
     workers = None if at_once == 1 else 0 if share == 1 else share
+    commit = commit_here()
     made = [
         Job(
             cell=cell,
@@ -134,6 +136,7 @@ def compare(
             events=tensorboard,
             track=track,
             command=command_line(),
+            commit=commit,
             need=needs[cell.kind].of(len(cell.seeds)) if cell.kind in needs else 0,
         )
         for cell in wanted.cells
@@ -142,18 +145,19 @@ def compare(
         _estimate(made, at_once, console)
         return
     prepare(wanted, out)
-    runner: Runner = runner_of_ray or (
-        Inline() if on == "inline" else Pool(cores=min(cores, at_once * share) if jobs else cores, rooms=rooms)
-    )
+    runner: Runner = runner_of_ray or (Inline() if on == "inline" else Pool(cores=at_once * share, rooms=rooms))
     _run(Grid(made), runner, out, console, results if save else None)
 
 
 def _run(grid: Grid, runner: Runner, out: Path, console: Console, results: Path | None) -> None:
     if grid.left:
         runner.check(grid.left)
-    signal.signal(signal.SIGTERM, _as_interrupt)
-    with GridView(grid, console):
-        grid.run(runner)
+    before = signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        with GridView(grid, console):
+            grid.run(runner)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     failed, stopped = grid.of("failed"), grid.of("stopped")
 
     def say(line: str, style: str = "") -> None:

@@ -50,6 +50,8 @@ class Job:
     """Also tell this service what happens."""
     command: str = ""
     """What was typed."""
+    commit: str | None = None
+    """Of the code, where that was typed."""
     need: int = 0
     """Bytes of memory that it will take, about: the device's where there is one."""
 
@@ -92,9 +94,9 @@ def run_job(job: Job) -> bool:
     policy = _policy(run)
     if policy is None or policy.steps < run.config.steps:
         return False
+    _let_replay_go(run)
     result = judge.judge(policy, episodes=job.final_episodes, workers=job.workers)
     judge.write_judgement(policy, result, seed=0, deterministic=True)
-    _let_replay_go(run)
     return True
 
 
@@ -144,7 +146,7 @@ def _train_now(job: Job) -> Run:
     folder = job.folder
     if not (folder / CONFIG).exists():
         shutil.rmtree(folder, ignore_errors=True)  # killed before it had its settings: nothing is in there
-        told = {"method": job.cell.method.name, "command": job.command}
+        told = {"method": job.cell.method.name, "command": job.command, "commit": job.commit}
         config = job.cell.config(device=job.device, workers=job.workers)
         return start(config, out=folder, events=job.events, track=job.track, told=told)
     run = Run(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from types import TracebackType
 
@@ -20,6 +21,7 @@ from sasr.records.console import number
 _STYLE = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "bold red", "stopped": "yellow"}
 _ORDER = ("failed", "running", "stopped", "done", "waiting")
 _BAR = 12
+_PLAIN = 60.0  # seconds between plain lines about what is running
 
 
 class GridView:
@@ -29,6 +31,7 @@ class GridView:
         self.grid, self.console = grid, console
         self.began = time.monotonic()
         self.live: Live | None = None
+        self._over = threading.Event()
 
     def __enter__(self) -> GridView:
         before = len(self.grid.of("done"))
@@ -38,12 +41,15 @@ class GridView:
             # Drawn from a thread: a runner may train in this one for hours.
             self.live = Live(console=self.console, refresh_per_second=1, get_renderable=self.table)
             self.live.start()
+        else:
+            threading.Thread(target=self._tell_now_and_then, daemon=True).start()
         self.grid.told = self.told
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over.set()
         if self.live:
             self.live.stop()
             self.live = None
@@ -75,6 +81,14 @@ class GridView:
         counts = [f"{len(found)} {state}" for state in reversed(_ORDER) if (found := self.grid.of(state))]  # type: ignore[arg-type]
         more = f" · {hidden} not shown" if hidden > 0 else ""
         return f"{' · '.join(counts)} · {span(time.monotonic() - self.began)}{more}"
+
+    def _tell_now_and_then(self) -> None:
+        while not self._over.wait(_PLAIN):
+            parts = [
+                f"{status.job.cell}: {progress_of(status.job).step / status.job.cell.steps:.0%}"
+                for status in self.grid.of("running")
+            ]
+            self._say(f"{self._summary(0)} ({'; '.join(parts)})")
 
     def _say(self, line: str, style: str = "") -> None:
         self.console.print(Text(line, style), soft_wrap=True)

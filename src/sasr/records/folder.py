@@ -57,7 +57,7 @@ class RunFolder:
             "format": FORMAT,
             "versions": _versions(),
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "commit": _commit(),
+            "commit": commit_here(),
             "command": command_line(),
             "machine": _machine(device),
             "observation_space": space_to_json(observation_space),
@@ -168,7 +168,7 @@ def command_line() -> str:
     return shlex.join([*(["sasr"] if name in ("sasr", "__main__.py") else ["python", name]), *sys.argv[1:]])
 
 
-def _commit() -> str | None:
+def commit_here() -> str | None:
     """The commit of the code around the current folder, with a + where it was changed since."""
     try:
         asked = [
