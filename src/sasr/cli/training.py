@@ -39,6 +39,9 @@ def train(
     agent: Annotated[str, _says("agent")] = TrainConfig.agent,
     shaper: Annotated[str, _says("shaper")] = TrainConfig.shaper,
     preset: Annotated[str, _says("preset")] = TrainConfig.preset,
+    exploration: Annotated[
+        str | None, tyro.conf.arg(help="How SAC explores: gaussian or noisy; short for --set agent.exploration=…")
+    ] = None,
     seeds: Annotated[int, tyro.conf.arg(help="How many independent runs, all in one process.")] = 1,
     seed: Annotated[int, tyro.conf.arg(help="The first seed; the others follow it.")] = 0,
     steps: Annotated[int | None, tyro.conf.arg(help=_MEANING["steps"] + " None is what suits the task.")] = None,
@@ -69,7 +72,8 @@ def train(
     """Train an agent on a task; ends with a run folder that has metrics, checkpoints and pictures."""
     if seeds < 1:
         raise ValueError(f"--seeds {seeds} must be at least 1; it is how many independent runs to train")
-    agent_config, shaper_config = _configs(task, agent, shaper, preset, set)
+    short = [] if exploration is None else [f"agent.exploration={exploration}"]
+    agent_config, shaper_config = _configs(task, agent, shaper, preset, [*short, *set])
     config = TrainConfig(
         task=task,
         agent=agent if agent_config is None else agent_for(task, agent),
