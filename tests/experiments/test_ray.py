@@ -27,11 +27,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     small = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False}
     made = Cluster(initialize_head=True, head_node_args=small)
     try:
         made.second = made.add_node(**small)
         made.wait_for_nodes()
+        assert made.address.startswith("127.0.0.1:")
         yield made
     finally:
         ray.shutdown()
