@@ -277,3 +277,27 @@ def test_a_separate_stream_gets_a_value_head_of_its_own(kind: str) -> None:
         assert isinstance(trainer.shaper.scale, ReturnSpread)  # as published
     assert (figures["shaping/bonus_mean"] > 0).all()
     assert (figures["shaping/bonus_share"] == 1).all()  # nobody reached the goal
+
+
+# ---------------------------------------------------------------------------- what can be captured
+
+
+@pytest.mark.parametrize("kind", ["rnd", "drnd", "explo"])
+def test_steps_bonuses_and_losses_are_one_graph_that_asks_nothing_of_the_data(kind: str) -> None:
+    """A read of a value, or a shape that depends on one, would break the graph here and a capture on a GPU."""
+    options = {"standardise": False} if kind == "explo" else {"normaliser": "return"}
+    plain, traced = (bind(KINDS[kind](**options), seeds=(0, 1), envs=2) for _ in range(2))
+    steps, states = torch.randn(3, 2, 2, 4), torch.randn(2, 8, 4)
+
+    def whole(function: Any) -> Any:
+        return torch.compile(function, fullgraph=True, backend="eager")
+
+    with torch.no_grad():
+        for absorb in (plain.absorb, whole(traced.absorb)):
+            for step in steps:
+                absorb(step, torch.ones(2, 2, dtype=torch.bool))
+        torch.testing.assert_close(plain.novelty(states), whole(traced.novelty)(states), rtol=1e-4, atol=1e-5)
+    if kind != "explo":
+        drawn = (torch.zeros(2, 8, dtype=torch.long),) if kind == "drnd" else ()
+        ours, theirs = (loss(states, torch.ones(2, 8), *drawn)[0] for loss in (plain.loss, whole(traced.loss)))
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
