@@ -18,24 +18,34 @@ from tests.experiments.small import carried_out, cells, jobs, recorded
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Two nodes with a core each; gone afterwards, whatever happened."""
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two nodes with a core each, on this machine; gone afterwards, whatever happened."""
     pytest.importorskip("ray")
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    monkeypatch.setenv("PYTHONPATH", path)  # for the nodes' workers
     import ray
     from ray.cluster_utils import Cluster
 
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     small = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False}
-    made = Cluster(initialize_head=True, head_node_args=small)
-    try:
-        made.second = made.add_node(**small)
-        made.wait_for_nodes()
-        yield made
-    finally:
-        ray.shutdown()
-        made.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", path)  # for the nodes' workers
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        made = Cluster(initialize_head=True, head_node_args=small)
+        try:
+            made.second = made.add_node(**small)
+            made.wait_for_nodes()
+            yield made
+        finally:
+            ray.shutdown()
+            made.shutdown()
+
+
+@pytest.mark.slow
+def test_a_job_that_no_node_can_take_is_told_before_any_starts(cluster: Any, tmp_path: Path) -> None:
+    runner = OnRay(address=cluster.address, gpus=3.0)
+    with pytest.raises(ValueError, match="no node of the Ray cluster has 1 cores and 3 GPUs"):
+        runner.check(jobs(tmp_path, cells(["Pendulum-v1"], ["sac"])))
+    runner.close()
 
 
 @pytest.mark.slow
@@ -63,14 +73,6 @@ def test_a_cluster_gives_what_this_process_gives_also_when_a_node_dies(
     assert recorded(out) == recorded(inline)
     # The cell that was on the dead node was started a second time, elsewhere.
     assert max(job.log.read_text().count("process ") for job in jobs(out)) >= 2
-
-
-@pytest.mark.slow
-def test_a_job_that_no_node_can_take_is_told_before_any_starts(cluster: Any, tmp_path: Path) -> None:
-    runner = OnRay(address=cluster.address, gpus=3.0)
-    with pytest.raises(ValueError, match="no node of the Ray cluster has 1 cores and 3 GPUs"):
-        runner.check(jobs(tmp_path, cells(["Pendulum-v1"], ["sac"])))
-    runner.close()
 
 
 def test_without_ray_the_line_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

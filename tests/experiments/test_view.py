@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from pathlib import Path
 
 import pytest
@@ -49,8 +50,10 @@ def test_every_cell_is_shown_and_a_failure_is_told_with_its_log(
     with shown:
         grid.run(runner)
         if not terminal:
-            while "running (" not in out.getvalue() and "stopped · " not in out.getvalue():
-                pass
+            late = time.monotonic() + 10.0
+            while "1 stopped · 1 failed" not in out.getvalue() and time.monotonic() < late:
+                time.sleep(0.01)
+            assert "1 stopped · 1 failed" in out.getvalue()
     assert seen.pop().count("running") == 5  # four rows, and the line below
     text = look()
     assert [text.count(f" {state} ") for state in ("failed", "stopped")] == [2, 2]

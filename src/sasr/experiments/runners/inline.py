@@ -5,6 +5,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 
+import torch
+
 from sasr.experiments.job import Job, run_job
 from sasr.experiments.runners.protocol import Tell
 
@@ -17,12 +19,20 @@ class Inline:
 
     def run(self, jobs: Sequence[Job], tell: Tell) -> None:
         """Run them in order; the first that is stopped stops the rest."""
+        before = torch.get_num_threads()
+        try:
+            self._run(jobs, tell)
+        finally:
+            torch.set_num_threads(before)
+
+    def _run(self, jobs: Sequence[Job], tell: Tell) -> None:
         stopped = False
         for job in jobs:
             if stopped:
                 tell(job, "stopped", "")
                 continue
             tell(job, "running", "")
+            torch.set_num_threads(job.threads)
             try:
                 stopped = not run_job(job)
                 tell(job, "stopped" if stopped else "done", "")

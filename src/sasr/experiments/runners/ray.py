@@ -91,6 +91,7 @@ class OnRay:
             return
         if self.address not in (None, "auto", "local"):
             _knock(str(self.address))
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for reports to Ray's makers
         try:
             here = {"include_dashboard": False} if self.address in (None, "local") else {}
             ray.init(address=self.address or "local", log_to_driver=False, logging_level="ERROR", **here)
