@@ -98,7 +98,7 @@ def span(seconds: float) -> str:
     """A length of time, short.
 
     >>> span(42), span(3700), span(200_000)
-    ('42 s', '1 h 02 min', '2 d 8 h')
+    ('42 s', '1 h 02 min', '2 d 7 h')
     """
     if seconds < 60:
         return f"{seconds:.0f} s"
