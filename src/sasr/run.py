@@ -25,6 +25,7 @@ from sasr.shaping.protocol import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.tasks import make
 from sasr.tasks.catalogue import VARIANTS, full_id
+from sasr.training import checkpoint
 from sasr.training.config import TrainConfig
 from sasr.training.trainer import Trainer
 
@@ -43,8 +44,9 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether all steps have been taken."""
-        return self.steps >= self.config.steps
+        """Whether all steps have been taken and saved: a run may be killed between the last one and its checkpoint."""
+        saved = checkpoint.newest(self._opened.checkpoints)
+        return saved is not None and int(saved.facts["steps"]) >= self.config.steps
 
     def metrics(self, *kinds: Kind) -> list[Event]:
         """Everything that was recorded, in order, or what is of some kinds."""
