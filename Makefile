@@ -39,6 +39,8 @@ bench: .venv/dev          ## side-by-side speed figures, JSON under benchmarks/r
 	$(BIN)/python -m benchmarks.estimators
 	$(BIN)/python -m benchmarks.feature_error
 	$(BIN)/python -m benchmarks.environments
+	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.costs
 
 clean:
 	rm -rf .venv runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

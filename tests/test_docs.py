@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sasr.experiments.plan_file import parse_plan, read_suite, suites
 from tests.cli.commands import run
 
 ROOT = Path(__file__).parents[1]
@@ -54,19 +55,28 @@ def test_the_report_pages_example_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/training.md", "docs/report.md", "docs/doctor.md", "docs/tasks.md", "Makefile"]
+    "page",
+    [
+        "README.md",
+        "docs/training.md",
+        "docs/report.md",
+        "docs/experiments.md",
+        "docs/doctor.md",
+        "docs/tasks.md",
+        "Makefile",
+    ],
 )
 def test_every_command_and_flag_named_on_a_page_exists(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / page).read_text().replace("\\\n", " ")
     known: dict[str, str] = {}
-    for line in re.findall(r"sasr ((?:train|resume|eval|report|settings|doctor|tasks)\b[^\n`#]*)", text):
+    for line in re.findall(r"sasr ((?:train|resume|eval|compare|report|settings|doctor|tasks)\b[^\n`#]*)", text):
         command, *words = line.split()
         known[command] = known.get(command) or run(capsys, command, "--help")[1]
         for word in words:
             if word.startswith("--"):
                 assert re.search(rf"{word}\b", known[command]), f"{page}: sasr {command} has no {word}"
-    if page == "docs/training.md":
-        every = "".join(known[command] for command in ("train", "eval"))
+    if page in ("docs/training.md", "docs/experiments.md"):
+        every = "".join(known[command] for command in ("train", "eval", "compare") if command in known)
         for flag in re.findall(r"`(--[a-z-]+)", text):
             assert re.search(rf"{flag}\b", every), f"{page} names {flag}"
 
@@ -102,6 +112,18 @@ def test_the_mountain_car_table_is_the_stored_one(page: str) -> None:
     for found in stored("mountain_car-16-cores")["figures"]["methods"].values():
         figures = " | ".join(f"{mean:.2f} ± {error:.2f}" for mean, error in found["return_at"].values())
         assert f"| {figures} | {found['reached']} of 5 |" in text
+
+
+def test_the_experiments_pages_plan_and_table_of_suites_are_true() -> None:
+    text = (ROOT / "docs" / "experiments.md").read_text()
+    plan = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert plan is not None
+    found = parse_plan(plan.group(1).replace("my_package:MyTask-v0", "Pendulum-v1"), where="the page")
+    assert [cell.method.name for cell in found.cells] == ["sac", "gentle", "bold"] * 2
+    for name in suites():
+        row = re.search(rf"\| `{name}` \|.*\| (\d+) \|", text)
+        assert row is not None, f"the page has no suite {name}"
+        assert int(row.group(1)) == len(read_suite(name).cells)
 
 
 def test_the_throughput_table_is_the_stored_one() -> None:

@@ -68,6 +68,25 @@ def test_a_run_has_its_folder_metrics_and_evaluation(tmp_path: Path) -> None:
     assert not list(run.folder.glob(".*"))
 
 
+def test_a_run_killed_before_its_last_checkpoint_is_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, killed = train(tmp_path / "whole"), tmp_path / "killed"
+
+    def kill() -> None:
+        raise StopError
+
+    with monkeypatch.context() as patch:
+        cut_at(120, kill)(patch)
+        with pytest.raises(StopError):
+            train(killed, checkpoint_minutes=1e-9)
+    assert sasr.Run(killed).steps == 120
+    assert not sasr.Run(killed).finished
+    resumed = sasr.resume(killed, progress=False)
+    assert resumed.finished
+    assert told(resumed) == told(whole)
+
+
 def test_seeds_are_a_number_or_the_seeds_themselves(tmp_path: Path) -> None:
     assert train(tmp_path / "named", seeds=(4, 2), steps=40, eval_every=0).config.seeds == (4, 2)
     assert train(tmp_path / "counted", seeds=3, steps=40, eval_every=0).config.seeds == (0, 1, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from sasr.agents.registry import AGENTS, agent_named
 from sasr.errors import unknown_name
-from sasr.records import curve, success_map, tensorboard
+from sasr.records import curve, success_map, tensorboard, tracking
 from sasr.records.console import ConsoleView
 from sasr.records.curve import Curve
 from sasr.records.folder import RunFolder, check_free, default_place
@@ -25,6 +25,7 @@ from sasr.shaping.protocol import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.tasks import make
 from sasr.tasks.catalogue import VARIANTS, full_id
+from sasr.training import checkpoint
 from sasr.training.config import TrainConfig
 from sasr.training.trainer import Trainer
 
@@ -43,8 +44,9 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether all steps have been taken."""
-        return self.steps >= self.config.steps
+        """Whether all steps have been taken and saved: a run may be killed between the last one and its checkpoint."""
+        saved = checkpoint.newest(self._opened.checkpoints)
+        return saved is not None and int(saved.facts["steps"]) >= self.config.steps
 
     def metrics(self, *kinds: Kind) -> list[Event]:
         """Everything that was recorded, in order, or what is of some kinds."""
@@ -141,12 +143,18 @@ def start(
     shaper: RewardShaper | None = None,
     console: Console | None = None,
     events: bool = True,
+    track: str = "",
+    told: Mapping[str, Any] | None = None,
 ) -> Run:
-    """`train` with settings that are complete already; without a console nothing is shown."""
+    """`train` with settings that are complete already; without a console nothing is shown.
+
+    `track` names a service that is told what happens, such as wandb. `told` goes into config.json besides: the name of
+    the method, the command behind it all.
+    """
     config = complete(config)
     path = Path(out) if out else default_place(config)
     check_free(path)
-    recorder = _recorder(path, console=console, events=events)
+    recorder = _recorder(path, console=console, events=events, track=track)
     with Trainer(config, folder=path, recorder=recorder, shaper=shaper) as trainer:
         # The agent's own, because some settings are decided only beside the shaper, such as PPO's value heads.
         agent_config = getattr(getattr(trainer.learner, "agent", None), "config", config.agent_config)
@@ -157,13 +165,21 @@ def start(
             observation_space=trainer.population.observation_space,
             action_space=trainer.population.action_space,
             device=trainer.device,
+            told=told,
         )
         return _turn(trainer, folder, recorder)
 
 
-def go_on(run: Run, *, shaper: RewardShaper | None = None, console: Console | None = None, events: bool = True) -> Run:
+def go_on(
+    run: Run,
+    *,
+    shaper: RewardShaper | None = None,
+    console: Console | None = None,
+    events: bool = True,
+    track: str = "",
+) -> Run:
     """`resume` with a console of the caller's, or none."""
-    recorder = _recorder(run.folder, console=console, events=events)
+    recorder = _recorder(run.folder, console=console, events=events, track=track)
     with Trainer(run.config, folder=run.folder, recorder=recorder, shaper=shaper) as trainer:
         if not trainer.resume():
             recorder.load({})
@@ -179,7 +195,7 @@ def _turn(trainer: Trainer, folder: RunFolder, recorder: Many) -> Run:
     return Run(folder)
 
 
-def _recorder(path: Path, *, console: Console | None, events: bool) -> Many:
+def _recorder(path: Path, *, console: Console | None, events: bool, track: str = "") -> Many:
     """Metrics first: the others read them when a run goes on."""
     view = ConsoleView(path, console=console) if console else None
     recorders: dict[str, ClosingRecorder] = {"metrics": MetricsFile(path, warn=view.warn if view else warnings.warn)}
@@ -188,6 +204,9 @@ def _recorder(path: Path, *, console: Console | None, events: bool) -> Many:
     recorders["success_map"] = SuccessMap(path)
     if events and tensorboard.available():
         recorders["tensorboard"] = TensorBoard(path)
+    if track:
+        tracking.check(track)
+        recorders[track] = tracking.Wandb(path)
     many = Many(recorders)
     missing = [tensorboard.INSTALL] if events and not tensorboard.available() else []
     missing += [] if curve.available() else [curve.INSTALL]

@@ -131,6 +131,8 @@ class NanTask(gym.Env):
         (("Pendulum-v1", "--steps", "300", *SMALL, "--set", "agent.batch_size=200"), "less than batch_size=200"),
         (("Pendulum-v1", "--seeds", "0"), "--seeds 0 must be at least 1"),
         (("Pendulum-v1", "--set", "agent.critic_rl=1"), "did you mean 'critic_lr'"),
+        (("Pendulum-v1", "--exploration", "noissy"), "'noissy' is not gaussian or noisy"),
+        (("Pendulum-v1", "--agent", "td3", "--exploration", "noisy"), "exploration"),
         (("Pendulum-v1", "--shaper", "none", "--set", "shaper.reward_weight=1"), "none has no settings"),
         (("NanTask-v0", "--steps", "100", "--eval-every", "0", *SMALL), "is nan at index 1 after 49 steps"),
     ],

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 import sasr
 from sasr.records.metrics import MetricsFile, read_metrics
@@ -19,7 +20,11 @@ SEEDS = (7, 8)
 
 def trainer(steps: int = 0) -> SimpleNamespace:
     """What a metrics file asks of a trainer."""
-    return SimpleNamespace(config=SimpleNamespace(seeds=SEEDS, log_every=100), loop=SimpleNamespace(steps=steps))
+    return SimpleNamespace(
+        config=SimpleNamespace(seeds=SEEDS, log_every=100),
+        loop=SimpleNamespace(steps=steps),
+        device=torch.device("cpu"),
+    )
 
 
 def opened(folder: Path, *, saved: dict | None = None, steps: int = 0) -> MetricsFile:
@@ -45,6 +50,7 @@ def test_every_event_comes_back_with_its_member_and_seed(tmp_path: Path) -> None
     assert notice["text"] == "mind the step"
     assert clock["kind"] == "clock"
     assert clock["seconds"] >= 0.0
+    assert clock["peak_memory_bytes"] > 1e7
     assert read_metrics(tmp_path, "notice", "clock") == [notice, clock]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -81,6 +82,7 @@ def test_events_from_after_the_checkpoint_are_void_once_the_run_goes_on(tmp_path
         for step in steps:
             writer.figures(step, {"train/loss": np.array([loss, loss])})
         writer.close(steps[-1])
+        time.sleep(1.1)  # TensorBoard reads files in the order of their names, which begin with the second
     assert scalars(tmp_path, "seed-3")["train/loss"] == {10: 1.0, 20: 1.0, 40: 5.0}
 
 

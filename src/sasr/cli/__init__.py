@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.extras import SubcommandApp
 
+from sasr.cli.comparing import compare
 from sasr.cli.doctor import doctor, tasks
 from sasr.cli.evaluation import evaluate_run
 from sasr.cli.reporting import report
@@ -18,6 +19,7 @@ app = SubcommandApp()
 app.command(train)
 app.command(resume)
 app.command(name="eval")(evaluate_run)
+app.command(compare)
 app.command(report)
 app.command(settings)
 app.command(doctor)

@@ -25,6 +25,7 @@ from sasr.training.accelerate import Mode
 from sasr.training.config import TrainConfig
 
 _MEANING = meanings(TrainConfig)
+_TRACK = "Also tell a service what happens: wandb, which obeys WANDB_MODE=offline."
 
 
 def _says(field: str) -> Any:
@@ -38,6 +39,9 @@ def train(
     agent: Annotated[str, _says("agent")] = TrainConfig.agent,
     shaper: Annotated[str, _says("shaper")] = TrainConfig.shaper,
     preset: Annotated[str, _says("preset")] = TrainConfig.preset,
+    exploration: Annotated[
+        str | None, tyro.conf.arg(help="How SAC explores: gaussian or noisy; short for --set agent.exploration=…")
+    ] = None,
     seeds: Annotated[int, tyro.conf.arg(help="How many independent runs, all in one process.")] = 1,
     seed: Annotated[int, tyro.conf.arg(help="The first seed; the others follow it.")] = 0,
     steps: Annotated[int | None, tyro.conf.arg(help=_MEANING["steps"] + " None is what suits the task.")] = None,
@@ -63,11 +67,13 @@ def train(
     ] = [],  # noqa: B006  tyro's way to say "none given"; never changed
     out: Annotated[Path | None, tyro.conf.arg(help="Folder of the run, new; None makes one under runs/.")] = None,
     tensorboard: Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")] = True,
+    track: Annotated[str, tyro.conf.arg(help=_TRACK)] = "",
 ) -> None:
     """Train an agent on a task; ends with a run folder that has metrics, checkpoints and pictures."""
     if seeds < 1:
         raise ValueError(f"--seeds {seeds} must be at least 1; it is how many independent runs to train")
-    agent_config, shaper_config = _configs(task, agent, shaper, preset, set)
+    short = [] if exploration is None else [f"agent.exploration={exploration}"]
+    agent_config, shaper_config = _configs(task, agent, shaper, preset, [*short, *set])
     config = TrainConfig(
         task=task,
         agent=agent if agent_config is None else agent_for(task, agent),
@@ -91,20 +97,21 @@ def train(
         shaper_config=shaper_config,
     )
     console = Console()
-    _tell(start(config, out=out, console=console, events=tensorboard), console)
+    _tell(start(config, out=out, console=console, events=tensorboard, track=track), console)
 
 
 def resume(
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="Folder of the run.")],
     *,
     tensorboard: Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")] = True,
+    track: Annotated[str, tyro.conf.arg(help=_TRACK)] = "",
 ) -> None:
     """Go on with a run that was stopped or killed, from its newest whole checkpoint."""
     console, found = Console(), Run(run)
     if found.finished:
         console.print(f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, soft_wrap=True)
     else:
-        found = go_on(found, console=console, events=tensorboard)
+        found = go_on(found, console=console, events=tensorboard, track=track)
     _tell(found, console)
 
 

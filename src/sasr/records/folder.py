@@ -46,19 +46,24 @@ class RunFolder:
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         device: torch.device,
+        told: Mapping[str, Any] | None = None,
     ) -> RunFolder:
-        """Make the folder and write its config.json; one that is there already is refused."""
+        """Make the folder and write its config.json; one that is there already is refused.
+
+        `told` is what a caller knows better or besides: the command behind it all, the name of the method.
+        """
         check_free(path)
         facts = {
             "format": FORMAT,
             "versions": _versions(),
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "commit": _commit(),
-            "command": _command(),
+            "commit": commit_here(),
+            "command": command_line(),
             "machine": _machine(device),
             "observation_space": space_to_json(observation_space),
             "action_space": space_to_json(action_space),
             "config": config.to_json(),
+            **(told or {}),
         }
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / CONFIG, json.dumps(facts, indent=1) + "\n")
@@ -157,13 +162,13 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _command() -> str:
+def command_line() -> str:
     """What was typed to start this run; of a script only its name, as runs are passed on."""
     name = Path(sys.argv[0]).name
     return shlex.join([*(["sasr"] if name in ("sasr", "__main__.py") else ["python", name]), *sys.argv[1:]])
 
 
-def _commit() -> str | None:
+def commit_here() -> str | None:
     """The commit of the code around the current folder, with a + where it was changed since."""
     try:
         asked = [

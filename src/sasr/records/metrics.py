@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sasr.records.memory import PeakMemory
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 from sasr.training.trainer import Trainer
@@ -52,6 +53,7 @@ class MetricsFile:
         self._seeds: tuple[int, ...] = ()
         self._every = self._next_clock = 1
         self._told_at = -1
+        self._memory: PeakMemory | None = None
 
     @property
     def seconds(self) -> float:
@@ -66,6 +68,7 @@ class MetricsFile:
         self._file = cast(BinaryIO, self.path.open("ab", buffering=0))
         _lock(self._file, self.path)
         self._file.truncate(self.bytes)
+        self._memory = PeakMemory(trainer.device)
         self._start = time.monotonic()
         self._push()  # notices that came before
         if trainer.loop.steps:
@@ -138,7 +141,10 @@ class MetricsFile:
 
     def _tell_time(self, steps: int) -> None:
         self._told_at = steps
-        self._write([self._event("clock", steps, None) | {"seconds": round(self.seconds, 3)}])
+        peak = self._memory.bytes() if self._memory else None
+        self._write(
+            [self._event("clock", steps, None) | {"seconds": round(self.seconds, 3), "peak_memory_bytes": peak}]
+        )
 
     def _write(self, events: Iterable[Event]) -> None:
         self._waiting += b"".join(json.dumps(_plain(event)).encode() + b"\n" for event in events)

@@ -47,9 +47,10 @@ def from_run(folder: str | Path) -> Result:
     taken = max((event["step"] for event in events), default=0)
     seeds = [_seed(seed, events, of, taken, final.get(seed, {})) for seed in planned]
     clocks = [float(event["seconds"]) for event in events if event["kind"] == "clock" and event.get("seconds")]
+    peaks = [own for event in events if math.isfinite(own := _number(event.get("peak_memory_bytes")))]
     return Result(
         task=_short(str(config["task"])),
-        method=method_name(config),
+        method=str(facts.get("method") or method_name(config)),
         commit=str(facts.get("commit") or "")[:10],
         command=str(facts.get("command") or ""),
         config=config,
@@ -60,7 +61,7 @@ def from_run(folder: str | Path) -> Result:
         machine=dict(facts.get("machine") or {}),
         versions=dict(facts.get("versions") or {}),
         wall_seconds=clocks[-1] if clocks else math.nan,
-        peak_memory_bytes=float(facts.get("peak_memory_bytes") or math.nan),
+        peak_memory_bytes=max(peaks, default=math.nan),
         notes=tuple(notes),
     )
 

@@ -1,0 +1,89 @@
+"""A plan carried out in a folder: what is done stays done, what was interrupted goes on, what fails is named."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sasr.experiments.job import Job, is_done
+from sasr.experiments.plan import Plan
+from sasr.experiments.runners.protocol import Runner, State
+from sasr.records.folder import write_whole
+
+PLAN = "plan.json"
+
+
+@dataclass
+class Status:
+    """Where a job is."""
+
+    job: Job
+    state: State = "waiting"
+    why: str = ""
+    began: float = 0.0
+    ended: float = 0.0
+    before: bool = False
+    """Done already when the grid was started."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been running, or ran."""
+        return (self.ended or time.monotonic()) - self.began if self.began else 0.0
+
+
+@dataclass
+class Grid:
+    """All jobs of a plan, with their states."""
+
+    jobs: Sequence[Job]
+    told: Callable[[Status], None] = lambda status: None
+    """Called at each change of a state."""
+    statuses: dict[str, Status] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.statuses = {job.cell.id: Status(job) for job in self.jobs}
+        for status in self.statuses.values():
+            if is_done(status.job):
+                status.state, status.before = "done", True
+
+    @property
+    def left(self) -> list[Job]:
+        """Jobs that are not done."""
+        return [status.job for status in self.statuses.values() if status.state != "done"]
+
+    def of(self, *states: State) -> list[Status]:
+        """The jobs in some states."""
+        return [status for status in self.statuses.values() if status.state in states]
+
+    def run(self, runner: Runner) -> None:
+        """Carry out what is left."""
+        left = self.left
+        if left:
+            runner.run(left, self._tell)
+        for status in self.of("waiting", "running"):
+            self._tell(status.job, "failed", "the runner ended without a word about it")
+
+    def _tell(self, job: Job, state: State, why: str) -> None:
+        status = self.statuses[job.cell.id]
+        now = time.monotonic()
+        if state == "running":
+            status.began = now
+        else:
+            status.ended = now
+        status.state, status.why = state, why
+        self.told(status)
+
+
+def prepare(plan: Plan, out: Path) -> None:
+    """Make the grid's folder and write its plan; a place that can't be written to is told now."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise OSError(f"{out} can't be written to ({error.strerror}); choose another place with --out") from None
+    write_whole(out / PLAN, json.dumps([{"id": cell.id, **cell.to_json()} for cell in plan.cells], indent=1) + "\n")

@@ -1,0 +1,182 @@
+"""What is to be run: cells of a task, a method, seeds and steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sasr.errors import unknown_name
+from sasr.experiments.method import Method, built_in_methods
+from sasr.experiments.values import plain
+from sasr.run import default_steps
+from sasr.tasks.any_environment import resolve
+from sasr.tasks.catalogue import full_id
+from sasr.training.config import TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One run: some seeds of a method on a task, as one population."""
+
+    task: str
+    method: Method
+    seeds: tuple[int, ...]
+    steps: int
+
+    @property
+    def id(self) -> str:
+        """A name for its folder that depends on nothing but its content."""
+        words = (full_id(self.task).removeprefix("SASR/").removesuffix("-v0"), self.method.name)
+        readable = "-".join(re.sub(r"[^A-Za-z0-9._=+-]+", "_", word).strip("_") for word in words)
+        return f"{readable[:80]}-{self._digest(seeds=self.seeds)[:8]}"
+
+    @property
+    def kind(self) -> str:
+        """The same for cells that differ in nothing but their seeds, whatever their methods are called."""
+        return self._digest()
+
+    def config(self, **more: Any) -> TrainConfig:
+        """The settings of its run."""
+        return self.method.config(self.task, seeds=self.seeds, steps=self.steps, **more)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `from_json` gives the same cell back."""
+        method = {"name": self.method.name, **self.method.content()}
+        found: dict[str, Any] = plain({**_fields(self), "method": method})
+        return found
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Cell:
+        """A cell from plain data."""
+        return cls(**{**data, "method": Method(**data["method"]), "seeds": tuple(data["seeds"])})
+
+    def __str__(self) -> str:
+        return f"{self.method.name} on {self.task}, {seeds_in_words(self.seeds)}"
+
+    def _digest(self, **more: Any) -> str:
+        content = {"task": full_id(self.task), "steps": self.steps, **self.method.content(), **more}
+        # How often a run is saved does not change what comes out.
+        content["settings"] = {name: own for name, own in self.method.settings.items() if name != "checkpoint_minutes"}
+        return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cells in the order to run them; no run is in it twice."""
+
+    cells: tuple[Cell, ...]
+
+    def __post_init__(self) -> None:
+        if not self.cells:
+            raise ValueError("this plan has no cells; give it tasks and methods")
+        seen: dict[tuple[str, int], Cell] = {}
+        for cell in self.cells:
+            for seed in cell.seeds:
+                other = seen.setdefault((cell.kind, seed), cell)
+                if other is not cell:
+                    raise DuplicateError(cell, other, seed)
+
+    def split(self, most: Callable[[Cell], int]) -> Plan:
+        """The same runs with no more than `most(cell)` seeds in a population, as even as can be."""
+        return Plan(tuple(part for cell in self.cells for part in _parts(cell, max(1, most(cell)))))
+
+
+class DuplicateError(ValueError):
+    """A run that a plan has twice."""
+
+    def __init__(self, cell: Cell, other: Cell, seed: int) -> None:
+        again = (
+            f"as {other.method.name} and as {cell.method.name}" if other.method.name != cell.method.name else "twice"
+        )
+        super().__init__(f"seed {seed} of {cell.method.name} on {cell.task} is in the plan {again}; drop one of them")
+        self.cell, self.other = cell, other
+
+
+def grid(
+    tasks: Sequence[str],
+    methods: Sequence[str | Method],
+    *,
+    seeds: int | Sequence[int] = 1,
+    steps: int | None = None,
+    own: Mapping[str, Method] | None = None,
+) -> list[Cell]:
+    """A cell for each task and method.
+
+    >>> [cell.method.name for cell in grid(["Pendulum-v1"], ["sasr", "sac"], seeds=2, steps=100)]
+    ['sasr', 'sac']
+
+    Args:
+        tasks: Names of tasks, or any Gymnasium ids.
+        methods: Methods, or their names.
+        seeds: How many (0, 1, …), or the seeds themselves.
+        steps: Environment steps of each seed; None is what suits the task.
+        own: Methods by name besides the built-in ones.
+    """
+    known = {**built_in_methods(), **(own or {})}
+    numbers = numbered(seeds)
+    if steps is not None and steps < 1:
+        raise ValueError(f"steps = {steps} must be at least 1")
+    found = []
+    for task in tasks:
+        resolve(task)  # raises with the closest name
+        for method in methods:
+            if isinstance(method, str):
+                if method not in known:
+                    raise unknown_name("method", method, known)
+                method = known[method]
+            length = default_steps(task) if steps is None else steps
+            found.append(Cell(task=task, method=method, seeds=numbers, steps=length))
+    return found
+
+
+def changed(
+    cells: Iterable[Cell], *, agent: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
+) -> list[Cell]:
+    """Cells whose methods have some settings of the agent or the run replaced."""
+    found = []
+    for cell in cells:
+        method = dataclasses.replace(
+            cell.method,
+            agent_settings={**cell.method.agent_settings, **(agent or {})},
+            settings={**cell.method.settings, **(settings or {})},
+        )
+        found.append(dataclasses.replace(cell, method=method))
+    return found
+
+
+def numbered(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """The seeds that a count or a list stands for."""
+    found = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not found:
+        raise ValueError(f"seeds = {seeds!r} has no runs; give at least one")
+    if len(set(found)) < len(found):
+        raise ValueError(f"seeds = {seeds!r} has one twice; runs of one seed would be the same run")
+    return found
+
+
+def seeds_in_words(seeds: Sequence[int]) -> str:
+    """Short, for people.
+
+    >>> seeds_in_words((0, 1, 2)), seeds_in_words((4,)), seeds_in_words((1, 5))
+    ('seeds 0–2', 'seed 4', 'seeds 1, 5')
+    """
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    row = list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"seeds {seeds[0]}–{seeds[-1]}" if row else f"seeds {', '.join(map(str, seeds))}"
+
+
+def _parts(cell: Cell, most: int) -> list[Cell]:
+    count = -(-len(cell.seeds) // most)
+    ends = [round(len(cell.seeds) * part / count) for part in range(count + 1)]
+    return [dataclasses.replace(cell, seeds=cell.seeds[first:last]) for first, last in itertools.pairwise(ends)]
+
+
+def _fields(cell: Cell) -> dict[str, Any]:
+    return {own.name: getattr(cell, own.name) for own in dataclasses.fields(cell)}

@@ -1,0 +1,147 @@
+"""Jobs as tasks of a Ray cluster; the grid's folder must be one that all nodes see."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sasr.experiments.job import Job
+from sasr.experiments.runners.protocol import Tell
+from sasr.experiments.worker import STOPPED, launch, why
+
+INSTALL = 'running on Ray needs ray: pip install "sasr[cluster]"'
+_ANSWER = 5.0  # seconds for a cluster's address to answer
+# Ray speaks gRPC: HTTP/2, whose servers answer this greeting with a frame of type 4, their settings.
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+
+
+class OnRay:
+    """A Ray task for each job, which goes on from its last checkpoint when a worker or a node dies."""
+
+    def __init__(self, *, address: str | None = None, gpus: float = 0.0, retries: int = 5) -> None:
+        """Nothing is started yet.
+
+        Args:
+            address: Of a cluster, HOST:PORT or auto; None starts Ray on this machine.
+            gpus: GPUs that a job takes, may be a part of one.
+            retries: How often a job is started again after its worker or node died.
+        """
+        if importlib.util.find_spec("ray") is None:
+            raise ImportError(INSTALL)
+        self.address, self.gpus, self.retries = address, gpus, retries
+        self._started = False
+
+    def check(self, jobs: Sequence[Job]) -> None:
+        """Connect, and see that a node of the cluster can take each job."""
+        import ray
+
+        self._connect()
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        for threads in sorted({job.threads for job in jobs}):
+            if not any(own.get("CPU", 0) >= threads and own.get("GPU", 0) >= self.gpus for own in nodes):
+                most = max(own.get("CPU", 0) for own in nodes) if nodes else 0
+                raise ValueError(
+                    f"no node of the Ray cluster has {threads} cores and {self.gpus:g} GPUs for a cell (most cores of "
+                    f"one: {most:g}); give fewer with --threads or --gpus"
+                )
+
+    def run(self, jobs: Sequence[Job], tell: Tell) -> None:
+        """Hand all jobs to Ray at once; it starts them as resources become free."""
+        import ray
+
+        self._connect()
+        began = time.time()
+        pending: dict[Any, Job] = {}
+        shown: set[str] = set()
+        try:
+            for job in jobs:
+                task = ray.remote(num_cpus=job.threads, num_gpus=self.gpus, max_retries=self.retries)(_carry_out)
+                pending[task.options(name=job.cell.id).remote(job.to_json(), self.retries)] = job
+            while pending:
+                ended, _ = ray.wait(list(pending), timeout=0.3)
+                for reference in ended:
+                    self._told(pending.pop(reference), reference, tell)
+                for job in pending.values():
+                    if job.cell.id not in shown and job.log.exists() and job.log.stat().st_mtime >= began - 1.0:
+                        shown.add(job.cell.id)
+                        tell(job, "running", "")
+        except KeyboardInterrupt:
+            for reference, job in pending.items():
+                ray.cancel(reference, force=True)  # its process sees that, saves its state and ends
+                tell(job, "stopped", "")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Leave the cluster, or end the one that was started here."""
+        import ray
+
+        if self._started:
+            ray.shutdown()
+            self._started = False
+
+    def _connect(self) -> None:
+        import ray
+
+        if ray.is_initialized():
+            return
+        if self.address not in (None, "auto", "local"):
+            _knock(str(self.address))
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for reports to Ray's makers
+        try:
+            here = {"include_dashboard": False} if self.address in (None, "local") else {}
+            ray.init(address=self.address or "local", log_to_driver=False, logging_level="ERROR", **here)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise ConnectionError(_nobody(str(self.address), str(error).splitlines()[0])) from None
+        self._started = True
+
+    def _told(self, job: Job, reference: Any, tell: Tell) -> None:
+        import ray
+
+        try:
+            code = ray.get(reference)
+        except ray.exceptions.RayError as error:
+            tell(job, "failed", f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
+            return
+        if code == 0:
+            tell(job, "done", "")
+        elif code == STOPPED:
+            tell(job, "stopped", "")
+        else:
+            tell(job, "failed", why(job, code))
+
+
+def _carry_out(job: Mapping[str, Any], retries: int) -> int:
+    """What a Ray worker does: a process of its own for the job, as in the local pool; its exit code."""
+    own = Job.from_json(job)
+    for _ in range(retries + 1):
+        code = launch(own).wait()
+        if code >= 0:  # it ended by itself; killed, it goes on from its last checkpoint
+            break
+    return code
+
+
+def _knock(address: str) -> None:
+    """Raise within seconds where no Ray is at an address; Ray itself would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"--address {address} is no address; write HOST:PORT, or auto for the cluster of this machine")
+    try:
+        with socket.create_connection((host, int(port)), timeout=_ANSWER) as line:
+            line.sendall(_HELLO)
+            answer = line.recv(4)
+    except OSError as error:
+        raise ConnectionError(_nobody(address, os.strerror(error.errno) if error.errno else str(error))) from None
+    if answer[3:4] != b"\x04":
+        raise ConnectionError(_nobody(address, "something else is there"))
+
+
+def _nobody(address: str, reason: str) -> str:
+    return (
+        f"no Ray answers at {address} ({reason}); start it there with `ray start --head`, or leave --address out to "
+        "use this machine"
+    )

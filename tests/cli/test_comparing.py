@@ -1,0 +1,164 @@
+"""`sasr compare` as typed: results and report at the end, and mistakes told before any cell starts."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+import sasr
+from sasr.report.store import read_results
+from tests.cli.commands import run
+from tests.experiments.small import FLAGS
+
+TINY = ("--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "100", *FLAGS)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_comparison_ends_with_a_results_store_that_the_report_reads(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "own.toml").write_text(
+        'tasks = ["Pendulum-v1"]\nseeds = [4, 7]\nsteps = 100\n\n[methods.sac]\n\n'
+        '[methods.gentle]\nlike = "sasr"\nset.shaper.reward_weight = 0.05\n'
+    )
+    flags = ("compare", "--plan", "own.toml", *FLAGS, "--out", "own", "--on", "inline", "--population", "1", "--save")
+    code, output = run(capsys, *flags)
+    assert code == 0, output
+    assert "4 of 4 cells done" in output
+    found = {result.method: result for result in read_results(here / "results").results}
+    assert set(found) == {"sac", "gentle"}
+    gentle = found["gentle"]
+    assert [seed.seed for seed in gentle.seeds] == [4, 7]  # two processes of one seed each, joined
+    assert [len(seed.final) for seed in gentle.seeds] == [2, 2]
+    assert gentle.config["shaper_config"]["reward_weight"] == 0.05
+    assert gentle.gaps == ()
+    assert gentle.command == " ".join(("sasr", *flags))
+    assert gentle.wall_seconds > 0.0
+    assert 1e7 < gentle.peak_memory_bytes < 1e11
+    assert gentle.machine["cores"]
+    assert gentle.versions["sasr"] == sasr.__version__
+
+    code, output = run(capsys, *flags)
+    assert code == 0
+    assert "4 of 4 cells were done before" in output
+    code, output = run(capsys, "report", "own", "--out", "page.html")
+    assert code == 0
+    assert "1 task(s), 2 method(s), 4 run(s)" in output
+
+
+def test_a_dry_run_estimates_and_leaves_nothing_behind(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = run(capsys, "compare", *TINY, "--dry-run", "--seeds", "2")
+    assert code == 0, output
+    assert "1 cells, about" in output
+    assert "GiB" in output
+    assert list(here.iterdir()) == []
+
+
+def test_a_cell_that_fails_makes_the_command_fail_and_is_not_saved(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tests.experiments.test_runners  # noqa: F401  registers Broken-v0
+
+    flags = ("--tasks", "Broken-v0,Pendulum-v1", "--methods", "sac", "--steps", "100", *FLAGS)
+    code, output = run(capsys, "compare", *flags, "--on", "inline", "--save")
+    assert code == 1
+    assert "failed: sac on Broken-v0, seed 0" in output
+    (log,) = (here / "grid" / "logs").iterdir()
+    assert str(Path("grid") / "logs" / log.name) in output
+    assert "1 of 2 cells done" in output
+    assert "not saved: sac on Broken-v0" in output
+    assert [result.task for result in read_results(here / "results").results] == ["Pendulum-v1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give --tasks, a plan file with --plan, or one of the paper's suites: ablation-bandwidth"),
+        (("tabel1",), "did you mean 'table1'"),
+        (("ablation-weight", "--plan", "own.toml"), "take one of them"),
+        (("--plan", "nowhere.toml"), "nowhere.toml can't be read"),
+        (("--plan", "own.toml"), "own.toml, line 2: method 'sacc' is unknown; did you mean 'sac'"),
+        (("--tasks", "MountainCarr", "--methods", "sac"), "did you mean MountainCar"),
+        (("--tasks", "MountainCar", "--methods", "sasrr"), "did you mean 'sasr'"),
+        (("--tasks", "MountainCar,MountainCar", "--methods", "sac"), "is in the plan twice"),
+        ((*TINY, "--seeds", "none"), "neither a number of runs nor seeds"),
+        ((*TINY, "--seeds", "0"), "must be at least 1"),
+        ((*TINY, "--final-episodes", "0"), "--final-episodes 0 must be at least 1"),
+        ((*TINY, "--set", "agent.hiden=3"), "did you mean 'hidden'"),
+        ((*TINY, "--set", "shaper.retention=1"), "[methods.NAME.set.shaper]"),
+        ((*TINY, "--device", "gpu"), "use cpu, cuda, cuda:1 or auto"),
+        (("--tasks", "CartPole-v1", "--methods", "td3", *FLAGS), "td3 on CartPole-v1: "),
+        (("--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "30", *FLAGS), "steps=30 is less than burn_in=40"),
+        ((*TINY, "--out", "own.toml/grid"), "can't be written to"),
+        ((*TINY, "--save", "--results", "own.toml/results"), "cannot be written to"),
+        ((*TINY, "--track", "wandbb"), "did you mean 'wandb'"),
+        ((*TINY, "--on", "ray", "--address", "nowhere"), "--address nowhere is no address"),
+    ],
+)
+def test_a_mistake_is_told_before_any_cell_starts(
+    arguments: tuple[str, ...], message: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "own.toml").write_text('tasks = ["MountainCar"]\nmethods = ["sacc"]\n')
+    code, output = run(capsys, "compare", *arguments)
+    assert code == 2, output
+    assert message in output
+    assert "Traceback" not in output
+    assert not (here / "grid" / "cells").exists()
+
+
+class Web(BaseHTTPRequestHandler):
+    """A server that is no Ray."""
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("there", ["nobody", "a web server"])
+def test_an_address_without_ray_is_told_within_seconds(
+    there: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray")
+    server = HTTPServer(("127.0.0.1", 0), Web)
+    if there == "nobody":
+        server.server_close()
+    else:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        code, output = run(capsys, "compare", *TINY, "--on", "ray", "--address", f"127.0.0.1:{server.server_port}")
+    finally:
+        if there != "nobody":
+            server.shutdown()
+    assert code == 2
+    assert f"no Ray answers at 127.0.0.1:{server.server_port}" in output
+    assert ("something else is there" in output) == (there != "nobody")
+    assert not (here / "grid" / "cells").exists()
+
+
+def test_wandb_offline_has_the_curves_of_a_run(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    code, output = run(capsys, "compare", *TINY, "--on", "inline", "--track", "wandb")
+    assert code == 0, output
+    (log,) = here.glob("grid/cells/*/wandb/offline-run-*/run-*.wandb")
+    assert b"eval/mean_reward" in log.read_bytes()
+
+
+def test_without_wandb_the_line_to_install_it_is_told(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = __import__("importlib.util").util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "wandb" else real(name))
+    for command in (("compare", *TINY), ("train", "Pendulum-v1")):
+        code, output = run(capsys, *command, "--track", "wandb")
+        assert code == 2
+        assert 'pip install "sasr[wandb]"' in output

@@ -1,0 +1,223 @@
+"""Grids survive: whoever runs a cell, and however often it is interrupted, the same comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from sasr.experiments.grid import Grid
+from sasr.experiments.job import Job, progress_of
+from sasr.experiments.plan import Cell
+from sasr.experiments.runners.inline import Inline
+from sasr.experiments.runners.pool import Pool, Room
+from sasr.experiments.runners.protocol import State
+from tests.cli.commands import run
+from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
+
+ROOT = Path(__file__).parents[2]
+STEPS = 600
+
+
+class Broken(gym.Env[Any, Any]):
+    """An environment whose 60th step is its last."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+    steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        if self.steps == 60:
+            raise RuntimeError("the spring broke")
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+if "Broken-v0" not in gym.registry:
+    gym.register("Broken-v0", Broken, max_episode_steps=20)
+
+
+def test_a_cell_that_fails_is_named_with_its_log_and_the_others_go_on(tmp_path: Path) -> None:
+    grid = carried_out(Inline(), tmp_path, [*cells(["Broken-v0"], ["sac"]), *cells(["Pendulum-v1"], ["sac"], seeds=1)])
+    (failed,) = grid.of("failed")
+    assert "the spring broke" in failed.why
+    assert "the spring broke" in failed.job.log.read_text()
+    (done,) = grid.of("done")
+    assert done.job.cell.task == "Pendulum-v1"
+
+
+def test_what_is_done_stays_done_and_is_judged_again_only_for_more_episodes(inline: Path) -> None:
+    made = Grid(jobs(inline))
+    assert made.left == []
+    more = [Job(**{**vars(job), "final_episodes": 3}) for job in jobs(inline)]
+    assert len(Grid(more).left) == 4
+    assert progress_of(made.jobs[0]).step == 300
+    checkpoint = max((made.jobs[0].folder / "checkpoints").iterdir())
+    assert (checkpoint / "agent.safetensors").exists()
+    assert not (checkpoint / "replay.safetensors").exists()
+
+
+def test_a_cell_that_was_killed_before_it_had_settings_starts_anew(tmp_path: Path) -> None:
+    (job,) = jobs(tmp_path, cells(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
+    job.folder.mkdir(parents=True)
+    (job.folder / ".config.json.part").write_text("{")
+    grid = Grid([job])
+    grid.run(Inline())
+    assert len(grid.of("done")) == 1
+
+
+def test_a_runner_that_forgets_a_job_does_not_lose_it(tmp_path: Path) -> None:
+    class Forgetful(Inline):
+        def run(self, jobs: Any, tell: Any) -> None:
+            tell(jobs[0], "running", "")
+
+    grid = carried_out(Forgetful(), tmp_path)
+    assert len(grid.of("failed")) == 4
+
+
+def test_a_pool_starts_no_more_than_cores_and_memory_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = {"threads": 0, "a": 0, "b": 0}
+    needs = (5, 6, 7, 20)
+    made = [Job(**{**vars(job), "threads": 2, "need": need}) for job, need in zip(jobs(tmp_path), needs, strict=True)]
+    pool = Pool(cores=6, rooms=[Room("a", 10), Room("b", 10)])
+
+    class Process:
+        """Ends at the third look."""
+
+        looks = 0
+
+        def poll(self) -> int | None:
+            self.looks += 1
+            return 0 if self.looks > 2 else None
+
+    def start(job: Job, *, env: dict[str, str]) -> Process:
+        assert env["CUDA_VISIBLE_DEVICES"] in ("a", "b")
+        return Process()
+
+    def tell(job: Job, state: State, why: str) -> None:
+        most["threads"] = max(most["threads"], sum(own.threads for _, own, _ in pool.running.values()))
+        for room in pool.rooms:
+            alone = sum(where is room for _, _, where in pool.running.values()) == 1
+            assert room.taken <= room.bytes or alone
+            most[room.name] = max(most[room.name], room.taken)
+        ended.extend([job.cell.id] if state == "done" else [])
+
+    ended: list[str] = []
+    monkeypatch.setattr("sasr.experiments.runners.pool.launch", start)
+    pool.run(made, tell)
+    assert sorted(ended) == sorted(job.cell.id for job in made)
+    assert most["threads"] == 4  # a third one would have had cores, but not the memory
+    assert max(most["a"], most["b"]) == 20
+    assert [room.taken for room in pool.rooms] == [0, 0]
+
+
+@pytest.mark.slow
+def test_a_pool_gives_what_this_process_gives(inline: Path, tmp_path: Path) -> None:
+    grid = carried_out(Pool(cores=2, rooms=[Room("", 2**40)]), tmp_path)
+    assert len(grid.of("done")) == 4, [own.why for own in grid.statuses.values()]
+    assert recorded(tmp_path) == recorded(inline)
+
+
+def compare(folder: Path, *more: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    flags = ("--tasks", "Pendulum-v1,MountainCar", "--methods", "sasr,sac", "--seeds", "2", "--steps", str(STEPS))
+    return subprocess.Popen(
+        [sys.executable, "-m", "sasr", "compare", *flags, *FLAGS, "--out", "grid", "--jobs", "2", *more],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for(folder: Path, share: float, process: subprocess.Popen[str]) -> None:
+    """Until so much of the grid has been done, with a process that is still at it."""
+    plan, out, steps = folder / "grid" / "plan.json", folder / "grid", 0
+    while steps < share * 4 * STEPS:
+        if plan.exists():
+            listed = [
+                {name: own for name, own in data.items() if name != "id"} for data in json.loads(plan.read_text())
+            ]
+            steps = sum(progress_of(job).step for job in jobs(out, [Cell.from_json(data) for data in listed]))
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+
+
+def kill_workers(folder: Path) -> None:
+    for log in (folder / "grid" / "logs").glob("*.log"):
+        for number in re.findall(r"process (\d+)", log.read_text()):
+            words = Path(f"/proc/{number}/cmdline")
+            if words.exists() and b"sasr.experiments.worker" in words.read_bytes():
+                os.kill(int(number), signal.SIGKILL)
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    """The results, but for times, memory and what was typed."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        data = json.loads(path.read_text())
+        for name in ("wall_seconds", "peak_memory_bytes", "command"):
+            assert data.pop(name)
+        for name in ("workers", "device"):
+            data["config"].pop(name)
+        found[path.name] = data
+    return found
+
+
+@pytest.mark.slow
+def test_a_grid_killed_three_times_ends_with_the_results_of_an_undisturbed_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, share in enumerate((0.15, 0.4, 0.65)):
+        process = compare(tmp_path)
+        wait_for(tmp_path, share, process)
+        process.kill()
+        process.wait()
+        if number:  # the first time its processes live on for a moment, and save where they are
+            kill_workers(tmp_path)
+    process = compare(tmp_path, "--save")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert "4 of 4 cells done" in output
+
+    (tmp_path / "whole").mkdir()
+    monkeypatch.chdir(tmp_path / "whole")
+    flags = ("--tasks", "Pendulum-v1,MountainCar", "--methods", "sasr,sac", "--seeds", "2", "--steps", str(STEPS))
+    code, told = run(capsys, "compare", *flags, *FLAGS, "--out", "grid", "--on", "inline", "--save")
+    assert code == 0, told
+    one, other = stored(tmp_path / "results"), stored(tmp_path / "whole" / "results")
+    assert len(one) == 4
+    assert one == other
+    assert recorded(tmp_path / "grid") == recorded(tmp_path / "whole" / "grid")
+    resumed = [
+        (folder / "metrics.jsonl").read_text().count('"resumed"') for folder in (tmp_path / "grid/cells").iterdir()
+    ]
+    assert sum(resumed) >= 2  # the kills were not in vain
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_a_pool_with_checkpoints_and_says_how_to_go_on(tmp_path: Path) -> None:
+    process = compare(tmp_path)
+    wait_for(tmp_path, 0.1, process)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert "give the same command again" in output
+    saved = list((tmp_path / "grid" / "cells").glob("*/checkpoints/*/agent.safetensors"))
+    assert saved
+    assert "Traceback" not in output
