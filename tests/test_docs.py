@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,15 @@ def test_the_engines_mountain_car_table_is_what_the_benchmark_printed() -> None:
     text = (ROOT / "README.md").read_text()
     for name, row in zip(("SASR `auto`", "SAC", "SASR `authors`"), rows, strict=True):
         assert f"| {name} | {' | '.join(row[1:5])} | {row[7]} |" in text
+
+
+@pytest.mark.parametrize("page", ["rnd", "drnd", "explo"])
+def test_the_discovery_table_is_the_stored_one(page: str) -> None:
+    text = (ROOT / "docs" / "shapers" / f"{page}.md").read_text()
+    assert stored("discovery-2-cores")["machine"]["commit"] in text
+    for own in stored("discovery-2-cores")["figures"]["runs"]:
+        found = [step for step in own["first_goal"] if step is not None]
+        untouched = sum(step is not None for step in own["first_goal"][4:])
+        when, goals = statistics.median(found), statistics.mean(own["goals"])
+        line = f"| `{own['shaper']}` | {len(found)} of 10 | {untouched} of 6 | {when:,.0f} | {goals:.1f} |"
+        assert line in text
