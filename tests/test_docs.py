@@ -163,3 +163,11 @@ def test_the_discovery_table_is_the_stored_one(page: str) -> None:
         when, goals = statistics.median(found), statistics.mean(own["goals"])
         line = f"| `{own['shaper']}` | {len(found)} of 10 | {untouched} of 6 | {when:,.0f} | {goals:.1f} |"
         assert line in text
+
+
+def test_the_throughput_table_on_two_cores_is_the_stored_one() -> None:
+    text, found = (ROOT / "docs" / "engine.md").read_text(), stored("throughput-2-cores")
+    assert found["machine"]["commit"] in text
+    for name, figure in found["figures"]["median"].items():
+        shown = "Stable-Baselines3's SAC" if name.startswith("Stable") else name
+        assert f"| {shown} | {figure:,.0f} |" in text
