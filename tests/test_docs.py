@@ -171,3 +171,12 @@ def test_the_throughput_table_on_two_cores_is_the_stored_one() -> None:
     for name, figure in found["figures"]["median"].items():
         shown = "Stable-Baselines3's SAC" if name.startswith("Stable") else name
         assert f"| {shown} | {figure:,.0f} |" in text
+
+
+def test_the_table_of_what_shapers_cost_is_the_stored_one() -> None:
+    text, found = (ROOT / "docs" / "shapers" / "costs.md").read_text(), stored("costs-2-cores")
+    assert found["machine"]["commit"] in text
+    for row in found["figures"]["rows"]:
+        ours = f"| `{row['shaper']}` | {row['ms']:.1f} | {row['over_sac']:.2f} | {row['over_sasr']:.2f} |"
+        assert ours in text
+        assert f"| {row['state_bytes'] / 2**20:.1f} MiB |" in text
