@@ -50,8 +50,9 @@ class DrndConfig:
     """Standardised states are clipped to ± this many standard deviations; with the published 5, states far beyond
     what was seen so far would look alike."""
     normaliser: Literal["auto", "replay", "return"] = "auto"
-    """What bonuss are divided by: their recent mean over the sampled states, as a sum over the horizon (replay), or the
-    spread of their discounted sums since the beginning, as published (return). auto is return for a separate stream."""
+    """What bonuses are divided by: their recent mean over the sampled states, as a sum over the horizon (replay), or
+    the spread of their discounted sums since the beginning, as published (return). auto is return for a separate
+    stream."""
     horizon_discount: float = 0.99
     """The discount γ of those sums."""
     separate_stream: bool = False
