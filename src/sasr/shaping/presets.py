@@ -34,6 +34,8 @@ class SasrConfig:
     """Go on paying after true termination: R_max for ever where the last reward was a success, R_min where not."""
     sample: bool = True
     """Draw the success rate from its Beta distribution; otherwise use the distribution's mean."""
+    draw: Literal["state", "episode"] = "state"
+    """How long a draw holds: one sampled state, or an episode, during which all states are at one quantile."""
     state_action: bool = False
     """Judge state and action together, R(s, a), instead of the state alone, R(s)."""
 
@@ -99,6 +101,8 @@ class SasrConfig:
             raise unknown_name("retention rule", self.retention_rule, RETENTION)
         if self.estimator not in ("linear", "squared", "exact"):
             raise unknown_name("estimator", self.estimator, ("linear", "squared", "exact"))
+        if self.draw not in ("state", "episode"):
+            raise unknown_name("draw", self.draw, ("state", "episode"))
         if self.subtract_floor and self.estimator != "squared":
             raise ValueError(f"subtract_floor belongs to estimator='squared', not {self.estimator!r}; drop it")
         if self.storage == "flags" and self.estimator == "exact":

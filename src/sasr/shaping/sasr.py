@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,8 +21,10 @@ from sasr.experience.segments import Segmenter
 from sasr.experience.spaces import action_width, flatten_actions, state_dtype, state_width
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.randomness import MemberStreams
-from sasr.shaping.beta import beta_draw, beta_mean
+from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
+from sasr.shaping.episode_draws import EpisodeDraws
 from sasr.shaping.presets import SasrConfig, preset_config
+from sasr.shaping.refusals import check_device, check_rewards, check_states
 
 CPU = torch.device("cpu")
 
@@ -42,6 +43,7 @@ class SASR(CheckedModule):
     ledger: Ledger
     retention_streams: MemberStreams
     beta_streams: MemberStreams
+    episode_draws: EpisodeDraws | None
 
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
@@ -83,6 +85,7 @@ class SASR(CheckedModule):
         )
         self.retention_streams = MemberStreams(host.seeds, "retention", CPU)
         self.beta_streams = MemberStreams(host.seeds, "beta", device)
+        self.episode_draws = EpisodeDraws(host) if config.draw == "episode" else None
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
@@ -120,6 +123,8 @@ class SASR(CheckedModule):
         self.check(step)
         states = self._states(step.obs, step.action)
         self.ledger.observe(states, step.valid)
+        if self.episode_draws is not None:
+            self.episode_draws.observe(step)
         items = states if step.slot is None or self.config.storage == "own" else step.slot
         for segment in self.segmenter.add(step, items):
             self._retain(segment.member, segment.success, segment.steps)
@@ -138,7 +143,7 @@ class SASR(CheckedModule):
         if len(states) == 0:
             raise ValueError("a trajectory of 0 states can't be counted; give at least one state, shape (T, k)")
         flat = states.flatten(1).to(CPU)
-        self._check_states("trajectory", flat[None], width=self.width)
+        check_states("trajectory", flat[None], width=self.width)
         everyone = torch.zeros((host.members, *flat.shape), dtype=flat.dtype)
         everyone[member] = flat
         valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
@@ -185,9 +190,11 @@ class SASR(CheckedModule):
         """Success rates (P, B) of the sampled states, drawn from Beta(N_S + 1, N_F + 1) (paper, section 4.1)."""
         counts = self.counts(batch)
         n_success, n_failure = counts[..., SUCCESS], counts[..., FAILURE]
-        if self.config.sample:
-            return beta_draw(n_success, n_failure, self.beta_streams)
-        return beta_mean(n_success, n_failure)
+        if not self.config.sample:
+            return beta_mean(n_success, n_failure)
+        if self.episode_draws is not None:
+            return beta_quantile(n_success, n_failure, self.episode_draws.normal[:, None])
+        return beta_draw(n_success, n_failure, self.beta_streams)
 
     def counts(self, batch: Batch) -> Tensor:
         """Ñ_S and Ñ_F of the sampled states, (P, B, 2)."""
@@ -248,34 +255,13 @@ class SASR(CheckedModule):
                     f"an episode of more than {room} steps does not fit the replay buffer, whose flags are evidence; "
                     "make the buffer larger, or use storage='own'"
                 )
-        self._check_states("obs", step.obs.flatten(2), width=self.obs_width, valid=step.valid)
-        self._check_states("next_obs", step.next_obs.flatten(2), width=self.obs_width, valid=step.valid)
-        if not np.isfinite(step.reward.numpy()).all():
-            p, e = (~torch.isfinite(step.reward)).nonzero()[0].tolist()
-            raise ValueError(f"reward of member {p}, environment {e} is {step.reward[p, e]}; the step is refused")
-
-    def _check_states(self, name: str, states: Tensor, *, width: int, valid: Tensor | None = None) -> None:
-        if states.shape[-1] != width:
-            raise ValueError(f"{name} has {states.shape[-1]} features, but this shaper was bound to {width}")
-        if states.dtype.is_floating_point and not np.isfinite(states.numpy()).all():
-            bad = ~torch.isfinite(states)
-            if valid is not None:
-                bad = bad & valid[..., None]
-            if bad.any():
-                p, i, d = bad.nonzero()[0].tolist()
-                what = f"{name} of member {p} (row {i}) is {states[p, i, d].item()} in dimension {d}"
-                raise ValueError(f"{what}; the step is refused and nothing was counted: mend the environment")
-
-    def _check_device(self, name: str, device: torch.device) -> None:
-        home = self._bound().device
-        if device.type != home.type or (home.index is not None and device.index != home.index):
-            raise ValueError(
-                f"{name} is on {device}, but this shaper was bound to {home}; move it with .to({str(home)!r})"
-            )
+        check_states("obs", step.obs.flatten(2), width=self.obs_width, valid=step.valid)
+        check_states("next_obs", step.next_obs.flatten(2), width=self.obs_width, valid=step.valid)
+        check_rewards(step.reward)
 
     def _batch_states(self, batch: Batch) -> Tensor:
         host = self._bound()
-        self._check_device("batch", batch.obs.device)
+        check_device("batch", batch.obs.device, host.device)
         states = self._states(batch.obs, batch.action)
         if states.shape[0] != host.members or states.shape[-1] != self.width:
             raise ValueError(

@@ -1,0 +1,129 @@
+"""The options of SASR that no preset turns on: each does what it says, and nothing else changes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from sasr import SASR
+from sasr.shaping.presets import PRESETS, SasrConfig
+from tests.conftest import make_batch, make_step
+
+Bound = Callable[..., SASR]
+OPTIONS: list[dict[str, Any]] = [
+    {"draw": "episode"},
+]
+"""Every option in every kind of state it brings."""
+
+
+def play(shaper: SASR, length: int, *, seed: int = 0, reward: float = 1.0, end: str = "terminated") -> None:
+    """One episode of random states in all of a shaper's environments; member p's states do not depend on P."""
+    seeds, envs = shaper.host.seeds, shaper.host.envs
+    own = [torch.Generator().manual_seed(1000 * seed + s) for s in seeds]
+    states = torch.stack([torch.randn(length, envs, 2, generator=g) for g in own], dim=1)
+    for t, obs in enumerate(states):
+        last = t == length - 1
+        ending = {end: True} if last else {}
+        shaper.observe(make_step(obs, reward=reward if last else 0.0, **ending))
+
+
+def history(shaper: SASR) -> None:
+    for seed, (length, reward, end) in enumerate(
+        [(30, 0.0, "truncated"), (7, 2.5, "terminated"), (40, 0.0, "terminated"), (90, 0.7, "truncated")]
+    ):
+        play(shaper, length, seed=seed, reward=reward, end=end)
+
+
+def a_batch(members: int = 1, *, seed: int = 9, size: int = 40) -> Tensor:
+    return torch.randn(members, size, 2, generator=torch.Generator().manual_seed(seed))
+
+
+# ------------------------------------------------------------------------------ what holds for all of them
+
+
+def test_no_preset_turns_an_option_on() -> None:
+    default = SasrConfig()
+    for option in OPTIONS:
+        for name in option:
+            assert all(getattr(config, name) == getattr(default, name) for config in PRESETS.values())
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=str)
+def test_a_seed_is_shaped_the_same_alone_and_in_a_population(option: dict[str, Any], bound: Bound) -> None:
+    together, alone = bound(seeds=(1, 2, 3), envs=2, **option), bound(seeds=(2,), envs=2, **option)
+    for shaper in (together, alone):
+        history(shaper)
+    obs = a_batch(3)
+    for terminated in (False, True):
+        found = together.shape(make_batch(obs, terminated=terminated))
+        assert torch.equal(found[1], alone.shape(make_batch(obs[1:2], terminated=terminated))[0])
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=str)
+def test_a_restored_shaper_goes_on_bit_for_bit(option: dict[str, Any], bound: Bound) -> None:
+    original, restored = bound(seeds=(1, 2), **option), bound(seeds=(1, 2), **option)
+    history(original)
+    for obs in torch.randn(7, 2, 1, 2):  # leaves an episode open
+        original.observe(make_step(obs, reward=0.3))
+    restored.load_state_dict(copy.deepcopy(original.state_dict()))
+    for shaper in (original, restored):
+        history(shaper)
+    batch = make_batch(a_batch(2), reward=1.0, terminated=True)
+    assert torch.equal(original.shape(batch), restored.shape(batch))
+    assert all(torch.equal(value, restored.state_dict()[key]) for key, value in original.state_dict().items())
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=str)
+def test_weight_zero_pays_nothing_and_shaping_changes_no_state(option: dict[str, Any], bound: Bound) -> None:
+    shaper = bound(**option, reward_weight=0.0)
+    history(shaper)
+    before = {k: v.clone() for k, v in shaper.state_dict().items() if "extra_state" not in k}
+    for terminated in (False, True):
+        assert (shaper.shape(make_batch(a_batch(), terminated=terminated)) == 0).all()
+    assert all(torch.equal(value, shaper.state_dict()[key]) for key, value in before.items())
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=str)
+def test_an_option_that_is_off_adds_nothing_to_a_checkpoint(option: dict[str, Any], bound: Bound) -> None:
+    plain = set(bound().state_dict())
+    assert plain <= set(bound(**option).state_dict())
+    assert not any("draws" in key for key in plain)
+
+
+# -------------------------------------------------------------------------------------- draws that last
+
+
+def test_a_draw_lasts_for_an_episode(bound: Bound) -> None:
+    shaper, batch = bound(draw="episode", seeds=(1, 2)), make_batch(torch.zeros(2, 5, 2))
+    first = shaper.shape(batch)
+    assert torch.equal(first, shaper.shape(batch))
+    assert (first == first[:, :1]).all()
+    assert first[0, 0] != first[1, 0]
+    shaper.observe(make_step(torch.zeros(2, 1, 2), truncated=[[True], [False]]))
+    second = shaper.shape(batch)
+    assert first[0, 0] != second[0, 0]
+
+
+def test_an_unknown_state_is_judged_uniformly_over_many_episodes(bound: Bound) -> None:
+    shaper, found = bound("paper", draw="episode", reward_weight=1.0, estimator="exact"), []
+    unknown = make_batch(torch.full((1, 1, 2), 50.0))
+    for _ in range(2000):
+        found.append(shaper.shape(unknown).item())
+        shaper.observe(make_step(torch.zeros(1, 1, 2), truncated=True))
+    assert stats.kstest(found, "uniform").pvalue > 0.001
+
+
+def test_the_first_environment_sets_the_pace(bound: Bound) -> None:
+    shaper = bound(draw="episode", envs=2)
+    before = shaper.episode_draws.normal.clone()
+    shaper.observe(make_step(torch.zeros(1, 2, 2), terminated=[[False, True]]))
+    shaper.observe(make_step(torch.zeros(1, 2, 2), terminated=True, valid=torch.tensor([[False, True]])))
+    assert torch.equal(shaper.episode_draws.normal, before)
+    shaper.observe(make_step(torch.zeros(1, 2, 2), terminated=[[True, False]]))
+    assert not torch.equal(shaper.episode_draws.normal, before)
