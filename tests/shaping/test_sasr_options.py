@@ -18,6 +18,8 @@ from tests.conftest import make_batch, make_step
 Bound = Callable[..., SASR]
 OPTIONS: list[dict[str, Any]] = [
     {"draw": "episode"},
+    {"reward_scale": "mean"},
+    {"reward_scale": "largest"},
 ]
 """Every option in every kind of state it brings."""
 
@@ -93,7 +95,7 @@ def test_weight_zero_pays_nothing_and_shaping_changes_no_state(option: dict[str,
 def test_an_option_that_is_off_adds_nothing_to_a_checkpoint(option: dict[str, Any], bound: Bound) -> None:
     plain = set(bound().state_dict())
     assert plain <= set(bound(**option).state_dict())
-    assert not any("draws" in key for key in plain)
+    assert not any(part in key for key in plain for part in ("draws", "reward_scale"))
 
 
 # -------------------------------------------------------------------------------------- draws that last
@@ -127,3 +129,39 @@ def test_the_first_environment_sets_the_pace(bound: Bound) -> None:
     assert torch.equal(shaper.episode_draws.normal, before)
     shaper.observe(make_step(torch.zeros(1, 2, 2), terminated=[[True, False]]))
     assert not torch.equal(shaper.episode_draws.normal, before)
+
+
+# ------------------------------------------------------------------------------ the reward as the unit
+
+
+def test_the_bonus_is_paid_in_the_environments_own_coin(bound: Bound) -> None:
+    mean, largest, fixed = (
+        bound(reward_scale=rule, seeds=(1, 2), sample=False) for rule in ("mean", "largest", "fixed")
+    )
+    shapers, batch = (mean, largest, fixed), make_batch(a_batch(2))
+    for shaper in shapers:
+        for reward in (0.0, 2.0, 0.0, -4.0):
+            shaper.observe(make_step(torch.zeros(2, 1, 2), reward=[[reward], [0.0]]))
+    one = fixed.shape(batch)
+    torch.testing.assert_close(mean.shape(batch), one * torch.tensor([[3.0], [1.0]]))
+    torch.testing.assert_close(largest.shape(batch), one * torch.tensor([[4.0], [1.0]]))
+    assert mean.update(batch)["reward_scale"].tolist() == [3.0, 1.0]
+    assert "reward_scale" not in fixed.update(batch)
+
+
+def test_the_scale_is_told_once_it_has_moved_and_never_far_from_the_truth(bound: Bound) -> None:
+    shaper, generator, changes = bound(reward_scale="mean"), torch.Generator().manual_seed(0), 0
+    for _ in range(500):
+        before = shaper.reward_scale.in_force.clone()
+        reward = float(torch.rand((), generator=generator) * 5)
+        shaper.observe(make_step(torch.zeros(1, 1, 2), reward=reward))
+        truth = float(shaper.reward_scale.total / shaper.reward_scale.steps)
+        assert float(shaper.reward_scale.in_force) == pytest.approx(truth, rel=0.0101)
+        changes += int(not torch.equal(before, shaper.reward_scale.in_force))
+    assert 1 < changes < 100
+
+
+def test_a_dead_steps_reward_is_no_reward(bound: Bound) -> None:
+    shaper = bound(reward_scale="largest")
+    shaper.observe(make_step(torch.zeros(1, 1, 2), reward=100.0, valid=torch.tensor([[False]])))
+    assert shaper.reward_scale.in_force.tolist() == [1.0]

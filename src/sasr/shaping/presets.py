@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import Bandwidth, check_bandwidth
@@ -16,7 +16,9 @@ from sasr.evidence.ledger import Scaling
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
 from sasr.shaping.options import foreign_option
+from sasr.shaping.reward_scale import RewardScaleName
 
+DrawName = Literal["state", "episode"]
 PresetName = Literal["auto", "paper", "authors"]
 
 
@@ -30,11 +32,13 @@ class SasrConfig:
     """R_min, the shaped reward of a state that always failed."""
     reward_max: float = 1.0
     """R_max, the shaped reward of a state that always succeeded."""
+    reward_scale: RewardScaleName = "fixed"
+    """Unit of the shaped reward: fixed at 1, or the mean or largest size of the rewards that the environment paid."""
     absorbing: bool = False
     """Go on paying after true termination: R_max for ever where the last reward was a success, R_min where not."""
     sample: bool = True
     """Draw the success rate from its Beta distribution; otherwise use the distribution's mean."""
-    draw: Literal["state", "episode"] = "state"
+    draw: DrawName = "state"
     """How long a draw holds: one sampled state, or an episode, during which all states are at one quantile."""
     state_action: bool = False
     """Judge state and action together, R(s, a), instead of the state alone, R(s)."""
@@ -101,8 +105,9 @@ class SasrConfig:
             raise unknown_name("retention rule", self.retention_rule, RETENTION)
         if self.estimator not in ("linear", "squared", "exact"):
             raise unknown_name("estimator", self.estimator, ("linear", "squared", "exact"))
-        if self.draw not in ("state", "episode"):
-            raise unknown_name("draw", self.draw, ("state", "episode"))
+        for name, known in (("draw", get_args(DrawName)), ("reward_scale", get_args(RewardScaleName))):
+            if getattr(self, name) not in known:
+                raise unknown_name(name, getattr(self, name), known)
         if self.subtract_floor and self.estimator != "squared":
             raise ValueError(f"subtract_floor belongs to estimator='squared', not {self.estimator!r}; drop it")
         if self.storage == "flags" and self.estimator == "exact":

@@ -25,6 +25,7 @@ from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
 from sasr.shaping.episode_draws import EpisodeDraws
 from sasr.shaping.presets import SasrConfig, preset_config
 from sasr.shaping.refusals import check_device, check_rewards, check_states
+from sasr.shaping.reward_scale import RewardScale
 
 CPU = torch.device("cpu")
 
@@ -44,6 +45,7 @@ class SASR(CheckedModule):
     retention_streams: MemberStreams
     beta_streams: MemberStreams
     episode_draws: EpisodeDraws | None
+    reward_scale: RewardScale | None
 
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
@@ -86,6 +88,7 @@ class SASR(CheckedModule):
         self.retention_streams = MemberStreams(host.seeds, "retention", CPU)
         self.beta_streams = MemberStreams(host.seeds, "beta", device)
         self.episode_draws = EpisodeDraws(host) if config.draw == "episode" else None
+        self.reward_scale = RewardScale(config.reward_scale, host) if config.reward_scale != "fixed" else None
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
@@ -123,8 +126,9 @@ class SASR(CheckedModule):
         self.check(step)
         states = self._states(step.obs, step.action)
         self.ledger.observe(states, step.valid)
-        if self.episode_draws is not None:
-            self.episode_draws.observe(step)
+        for option in (self.episode_draws, self.reward_scale):
+            if option is not None:
+                option.observe(step)
         items = states if step.slot is None or self.config.storage == "own" else step.slot
         for segment in self.segmenter.add(step, items):
             self._retain(segment.member, segment.success, segment.steps)
@@ -184,6 +188,8 @@ class SASR(CheckedModule):
         bonus = self.scale(self.success_rate(batch))
         if self.config.absorbing:
             bonus = bonus + self._absorbed(batch)
+        if self.reward_scale is not None:
+            bonus = bonus * self.reward_scale.in_force[:, None]
         return self.config.reward_weight * bonus
 
     def success_rate(self, batch: Batch) -> Tensor:
@@ -216,13 +222,16 @@ class SASR(CheckedModule):
         return torch.where(batch.terminated.bool(), forever, 0.0)
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Nothing to train; the size of the evidence and the bandwidth in force, each (P,)."""
+        """Nothing to train; the size of the evidence and what is in force, each (P,)."""
         size = self.ledger.estimator.size
-        return {
+        figures = {
             "retained_success": size[:, SUCCESS].clone(),
             "retained_failure": size[:, FAILURE].clone(),
             "bandwidth": self.ledger.h.clone(),
         }
+        if self.reward_scale is not None:
+            figures["reward_scale"] = self.reward_scale.in_force.clone()
+        return figures
 
     @torch.no_grad()
     def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
