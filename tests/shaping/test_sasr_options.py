@@ -6,13 +6,17 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
 from sasr import SASR
 from sasr.shaping.presets import PRESETS, SasrConfig
+from sasr.shaping.reward_range import range_shift
 from tests.conftest import make_batch, make_step
 
 Bound = Callable[..., SASR]
@@ -20,6 +24,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"draw": "episode"},
     {"reward_scale": "mean"},
     {"reward_scale": "largest"},
+    {"range_rule": "observed"},
+    {"range_rule": "observed", "absorbing": False},
 ]
 """Every option in every kind of state it brings."""
 
@@ -52,7 +58,7 @@ def a_batch(members: int = 1, *, seed: int = 9, size: int = 40) -> Tensor:
 def test_no_preset_turns_an_option_on() -> None:
     default = SasrConfig()
     for option in OPTIONS:
-        for name in option:
+        for name in option.keys() - {"absorbing"}:
             assert all(getattr(config, name) == getattr(default, name) for config in PRESETS.values())
 
 
@@ -91,11 +97,23 @@ def test_weight_zero_pays_nothing_and_shaping_changes_no_state(option: dict[str,
     assert all(torch.equal(value, shaper.state_dict()[key]) for key, value in before.items())
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=str)
-def test_an_option_that_is_off_adds_nothing_to_a_checkpoint(option: dict[str, Any], bound: Bound) -> None:
-    plain = set(bound().state_dict())
-    assert plain <= set(bound(**option).state_dict())
-    assert not any(part in key for key in plain for part in ("draws", "reward_scale"))
+def test_options_that_are_off_add_nothing_to_a_checkpoint(bound: Bound) -> None:
+    """So that a checkpoint from before there were options still loads."""
+    own = {
+        "segmenter": "open_items length was_hit",
+        "retention_streams": "_extra_state",
+        "beta_streams": "_extra_state",
+    }
+    ledger = {
+        "": "until_rebuild rebuilds observed",
+        "store.": "states owner size",
+        "normaliser.": "count mean spread centre scale",
+        "estimator.": "size total",
+        "estimator.features.": "frequency phase bandwidth",
+    }
+    expected = {f"{part}.{name}" for part, names in own.items() for name in names.split()}
+    expected |= {f"ledger.{part}{name}" for part, names in ledger.items() for name in names.split()}
+    assert set(bound().state_dict()) == expected
 
 
 # -------------------------------------------------------------------------------------- draws that last
@@ -165,3 +183,56 @@ def test_a_dead_steps_reward_is_no_reward(bound: Bound) -> None:
     shaper = bound(reward_scale="largest")
     shaper.observe(make_step(torch.zeros(1, 1, 2), reward=100.0, valid=torch.tensor([[False]])))
     assert shaper.reward_scale.in_force.tolist() == [1.0]
+
+
+# ----------------------------------------------------------------------- a range that follows the ends
+
+
+def ends(shaper: SASR, *, reward: list[float], count: int = 1, end: str = "terminated") -> None:
+    for _ in range(count):
+        shaper.observe(make_step(torch.zeros(len(reward), 1, 2), reward=[[own] for own in reward], **{end: True}))
+
+
+def test_the_range_lies_below_zero_where_success_ends_and_above_where_failure_does(bound: Bound) -> None:
+    shaper = bound(range_rule="observed", seeds=(1, 2), reward_weight=1.0, estimator="exact")
+    unknown = make_batch(torch.full((2, 3000, 2), 50.0))
+
+    def bounds() -> Tensor:
+        bonus = shaper.shape(unknown)
+        return torch.stack([bonus.min(1).values, bonus.max(1).values], dim=1)
+
+    torch.testing.assert_close(bounds(), torch.tensor([[-1.0, 0.0], [-1.0, 0.0]]), rtol=0, atol=0.01)
+    ends(shaper, reward=[0.0, 0.0], count=20, end="truncated")
+    assert shaper.observed_range.shift.tolist() == [-1.0, -1.0]
+    ends(shaper, reward=[1.0, 0.0], count=199)
+    assert shaper.update(unknown)["range_shift"].tolist() == pytest.approx([-1.0, -1 / 200])
+    torch.testing.assert_close(bounds(), torch.tensor([[-1.0, 0.0], [0.0, 1.0]]), rtol=0, atol=0.02)
+
+
+@settings(max_examples=50, deadline=None)
+@given(won=st.integers(0, 10**6), lost=st.integers(0, 10**6))
+def test_the_shift_stays_in_its_range_and_follows_each_end(won: int, lost: int) -> None:
+    here, more_won, more_lost = range_shift(np.array([won, won + 1, won]), np.array([lost, lost, lost + 1])).tolist()
+    assert -1.0 <= more_won <= here < more_lost <= 0.0
+
+
+def test_with_absorbing_a_range_is_worth_the_same_everywhere(bound: Bound) -> None:
+    """Moving the range adds c/(1 − γ) to the return of any trajectory, however it ends: no choice depends on it."""
+    below, moved = (bound(range_rule="observed", sample=False, discount=0.9) for _ in range(2))
+    ends(moved, reward=[0.0], count=4)
+    moved.ledger.load_state_dict(below.ledger.state_dict())
+    c = 0.3 * (float(moved.observed_range.shift[0]) + 1.0)
+    obs = a_batch(size=6)
+    for reward in (0.0, 1.0):
+        returns = []
+        for shaper in (below, moved):
+            bonus = shaper.shape(make_batch(obs, reward=reward)._replace(terminated=torch.arange(6)[None] == 5))
+            returns.append(float((bonus * 0.9 ** torch.arange(6)).sum()))
+        assert returns[1] - returns[0] == pytest.approx(c / (1 - 0.9), rel=1e-4)
+
+
+def test_an_end_is_judged_by_its_last_step_as_the_absorbing_rule_does(bound: Bound) -> None:
+    shaper = bound(range_rule="observed")
+    shaper.observe(make_step(torch.zeros(1, 1, 2), reward=1.0))
+    ends(shaper, reward=[0.0])
+    assert (int(shaper.observed_range.won), int(shaper.observed_range.lost)) == (0, 1)

@@ -16,6 +16,7 @@ from sasr.evidence.ledger import Scaling
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
 from sasr.shaping.options import foreign_option
+from sasr.shaping.reward_range import RangeRule
 from sasr.shaping.reward_scale import RewardScaleName
 
 DrawName = Literal["state", "episode"]
@@ -32,6 +33,8 @@ class SasrConfig:
     """R_min, the shaped reward of a state that always failed."""
     reward_max: float = 1.0
     """R_max, the shaped reward of a state that always succeeded."""
+    range_rule: RangeRule = "fixed"
+    """Keep f in [R_min, R_max], or move that range up or down by how episodes were observed to end."""
     reward_scale: RewardScaleName = "fixed"
     """Unit of the shaped reward: fixed at 1, or the mean or largest size of the rewards that the environment paid."""
     absorbing: bool = False
@@ -105,9 +108,9 @@ class SasrConfig:
             raise unknown_name("retention rule", self.retention_rule, RETENTION)
         if self.estimator not in ("linear", "squared", "exact"):
             raise unknown_name("estimator", self.estimator, ("linear", "squared", "exact"))
-        for name, known in (("draw", get_args(DrawName)), ("reward_scale", get_args(RewardScaleName))):
-            if getattr(self, name) not in known:
-                raise unknown_name(name, getattr(self, name), known)
+        for name, choices in (("draw", DrawName), ("reward_scale", RewardScaleName), ("range_rule", RangeRule)):
+            if getattr(self, name) not in get_args(choices):
+                raise unknown_name(name, getattr(self, name), get_args(choices))
         if self.subtract_floor and self.estimator != "squared":
             raise ValueError(f"subtract_floor belongs to estimator='squared', not {self.estimator!r}; drop it")
         if self.storage == "flags" and self.estimator == "exact":

@@ -25,6 +25,7 @@ from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
 from sasr.shaping.episode_draws import EpisodeDraws
 from sasr.shaping.presets import SasrConfig, preset_config
 from sasr.shaping.refusals import check_device, check_rewards, check_states
+from sasr.shaping.reward_range import ObservedRange
 from sasr.shaping.reward_scale import RewardScale
 
 CPU = torch.device("cpu")
@@ -45,6 +46,7 @@ class SASR(CheckedModule):
     retention_streams: MemberStreams
     beta_streams: MemberStreams
     episode_draws: EpisodeDraws | None
+    observed_range: ObservedRange | None
     reward_scale: RewardScale | None
 
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
@@ -88,6 +90,8 @@ class SASR(CheckedModule):
         self.retention_streams = MemberStreams(host.seeds, "retention", CPU)
         self.beta_streams = MemberStreams(host.seeds, "beta", device)
         self.episode_draws = EpisodeDraws(host) if config.draw == "episode" else None
+        observes_ends = config.range_rule == "observed"
+        self.observed_range = ObservedRange(host, reward_above=config.reward_above) if observes_ends else None
         self.reward_scale = RewardScale(config.reward_scale, host) if config.reward_scale != "fixed" else None
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
@@ -126,7 +130,7 @@ class SASR(CheckedModule):
         self.check(step)
         states = self._states(step.obs, step.action)
         self.ledger.observe(states, step.valid)
-        for option in (self.episode_draws, self.reward_scale):
+        for option in (self.episode_draws, self.observed_range, self.reward_scale):
             if option is not None:
                 option.observe(step)
         items = states if step.slot is None or self.config.storage == "own" else step.slot
@@ -209,7 +213,16 @@ class SASR(CheckedModule):
 
     def scale(self, rate: Tensor) -> Tensor:
         """f: a success rate in [0, 1] mapped linearly to [R_min, R_max]."""
-        return self.config.reward_min + rate * (self.config.reward_max - self.config.reward_min)
+        low, high = self._range()
+        return rate * (high - low) + low
+
+    def _range(self) -> tuple[float, float] | tuple[Tensor, Tensor]:
+        """R_min and R_max in force: numbers, or (P, 1) where they depend on what each member observed."""
+        low, high = self.config.reward_min, self.config.reward_max
+        if self.observed_range is None:
+            return low, high
+        shift = self.observed_range.shift[:, None]
+        return shift * (high - low), (shift + 1.0) * (high - low)
 
     def _absorbed(self, batch: Batch) -> Tensor:
         """What the state behind a true termination would go on earning: Σ_{t≥1} γᵗ·f = γ/(1 − γ)·f.
@@ -218,7 +231,8 @@ class SASR(CheckedModule):
         """
         gamma = self._bound().discount
         won = batch.reward > self.config.reward_above
-        forever = torch.where(won, self.config.reward_max, self.config.reward_min) * (gamma / (1.0 - gamma))
+        low, high = self._range()
+        forever = torch.where(won, high, low) * (gamma / (1.0 - gamma))
         return torch.where(batch.terminated.bool(), forever, 0.0)
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
@@ -231,6 +245,8 @@ class SASR(CheckedModule):
         }
         if self.reward_scale is not None:
             figures["reward_scale"] = self.reward_scale.in_force.clone()
+        if self.observed_range is not None:
+            figures["range_shift"] = self.observed_range.shift.clone()
         return figures
 
     @torch.no_grad()
