@@ -15,7 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 from sasr import SASR
-from sasr.shaping.presets import PRESETS, SasrConfig
+from sasr.shaping.presets import PRESETS
 from sasr.shaping.reward_range import range_shift
 from tests.conftest import make_batch, make_step
 
@@ -26,6 +26,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"reward_scale": "largest"},
     {"range_rule": "observed"},
     {"range_rule": "observed", "absorbing": False},
+    {"retention_rule": "adaptive"},
 ]
 """Every option in every kind of state it brings."""
 
@@ -56,10 +57,9 @@ def a_batch(members: int = 1, *, seed: int = 9, size: int = 40) -> Tensor:
 
 
 def test_no_preset_turns_an_option_on() -> None:
-    default = SasrConfig()
     for option in OPTIONS:
         for name in option.keys() - {"absorbing"}:
-            assert all(getattr(config, name) == getattr(default, name) for config in PRESETS.values())
+            assert all(getattr(config, name) != option[name] for config in PRESETS.values())
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)
@@ -236,3 +236,21 @@ def test_an_end_is_judged_by_its_last_step_as_the_absorbing_rule_does(bound: Bou
     shaper.observe(make_step(torch.zeros(1, 1, 2), reward=1.0))
     ends(shaper, reward=[0.0])
     assert (int(shaper.observed_range.won), int(shaper.observed_range.lost)) == (0, 1)
+
+
+# ------------------------------------------------------------------------------ retention that adapts
+
+
+def test_rare_successes_are_kept_whole_and_thinned_when_they_are_many(bound: Bound) -> None:
+    shaper = bound(retention_rule="adaptive", seeds=(1, 2))
+    size = shaper.ledger.estimator.size
+    for seed in range(10):
+        play(shaper, 100, seed=seed, reward=0.0, end="truncated")
+    assert size.tolist() == [[0, 100]] * 2
+    play(shaper, 30, seed=10)
+    assert size.tolist() == [[30, 100]] * 2
+    for seed in range(11, 61):
+        play(shaper, 100, seed=seed)
+    success, failure = size[0].tolist()
+    assert failure == 100
+    assert 500 < success < 800

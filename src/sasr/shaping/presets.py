@@ -79,7 +79,7 @@ class SasrConfig:
     retention: float = 0.1
     """Share φ of each finished segment that is kept, in (0, 1]."""
     retention_rule: RetentionName = "random"
-    """Which states are kept: random, strided, or the released code's stride."""
+    """Which states are kept: random, strided, the released code's stride, or adaptive: more of the rarer outcome."""
     storage: Literal["own", "flags"] = "own"
     """Keep copies of retained states, or only mark them in the host's replay buffer."""
     truncation_is_terminal: bool = False

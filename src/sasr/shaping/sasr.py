@@ -16,7 +16,7 @@ from sasr.evidence.ledger import Ledger
 from sasr.evidence.normaliser import StateNormaliser
 from sasr.experience.growing import CheckedModule
 from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
-from sasr.experience.retention import RETENTION
+from sasr.experience.retention import RETENTION, Balance
 from sasr.experience.segments import Segmenter
 from sasr.experience.spaces import action_width, flatten_actions, state_dtype, state_width
 from sasr.experience.transition import Batch, Host, Transition
@@ -45,6 +45,7 @@ class SASR(CheckedModule):
     ledger: Ledger
     retention_streams: MemberStreams
     beta_streams: MemberStreams
+    balance: Balance | None
     episode_draws: EpisodeDraws | None
     observed_range: ObservedRange | None
     reward_scale: RewardScale | None
@@ -88,6 +89,7 @@ class SASR(CheckedModule):
             max_steps=config.segment_steps,
         )
         self.retention_streams = MemberStreams(host.seeds, "retention", CPU)
+        self.balance = Balance(config.retention, members) if config.retention_rule == "adaptive" else None
         self.beta_streams = MemberStreams(host.seeds, "beta", device)
         self.episode_draws = EpisodeDraws(host) if config.draw == "episode" else None
         observes_ends = config.range_rule == "observed"
@@ -179,10 +181,12 @@ class SASR(CheckedModule):
             self.segmenter.length.zero_()
 
     def _retain(self, member: int, success: bool, steps: Tensor) -> None:
-        generator = self.retention_streams.member(member)
-        kept = RETENTION[self.config.retention_rule](len(steps), self.config.retention, generator)
+        outcome, share = SUCCESS if success else FAILURE, self.config.retention
+        if self.balance is not None:
+            share = self.balance.share_of(member, outcome, len(steps))
+        kept = RETENTION[self.config.retention_rule](len(steps), share, self.retention_streams.member(member))
         if len(kept):
-            self.ledger.add(member, SUCCESS if success else FAILURE, steps[kept].to(self._bound().device))
+            self.ledger.add(member, outcome, steps[kept].to(self._bound().device))
 
     # ----------------------------------------------- from evidence to rewards
 
