@@ -75,6 +75,17 @@ def test_pool_gives_back_what_each_member_kept_in_order() -> None:
     assert torch.equal(pool.select(2, 0), expected[2, 0])
 
 
+def test_weights_stay_with_their_states() -> None:
+    pool = StatePool(1, torch.float32, torch.device("cpu"), weighted=True)
+    for number in range(60):
+        states = torch.full((number % 4 + 1, 1), float(number))
+        pool.append(number % 3, number % 2, states, states[:, 0] / 100 if number % 2 else None)
+    pool.clear(1)
+    assert len(pool.weights(1, 1)) == 0
+    torch.testing.assert_close(pool.weights(2, 1), pool.select(2, 1)[:, 0] / 100)
+    assert (pool.weights(2, 0) == 1).all()
+
+
 def test_bytes_stay_bytes() -> None:
     pool = StatePool(4, torch.uint8, torch.device("cpu"))
     pool.append(0, 0, torch.tensor([[0, 1, 254, 255]], dtype=torch.uint8))

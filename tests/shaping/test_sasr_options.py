@@ -27,6 +27,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"range_rule": "observed"},
     {"range_rule": "observed", "absorbing": False},
     {"retention_rule": "adaptive"},
+    {"weighting": "discounted"},
+    {"weighting": "discounted", "estimator": "squared"},
 ]
 """Every option in every kind of state it brings."""
 
@@ -58,7 +60,7 @@ def a_batch(members: int = 1, *, seed: int = 9, size: int = 40) -> Tensor:
 
 def test_no_preset_turns_an_option_on() -> None:
     for option in OPTIONS:
-        for name in option.keys() - {"absorbing"}:
+        for name in option.keys() - {"absorbing", "estimator"}:
             assert all(getattr(config, name) != option[name] for config in PRESETS.values())
 
 
@@ -254,3 +256,53 @@ def test_rare_successes_are_kept_whole_and_thinned_when_they_are_many(bound: Bou
     success, failure = size[0].tolist()
     assert failure == 100
     assert 500 < success < 800
+
+
+# ---------------------------------------------------------------------- states weighted along a success
+
+
+def test_states_of_a_success_count_by_their_distance_to_its_last_reward(bound: Bound) -> None:
+    shaper = bound(
+        "paper", estimator="exact", retention=1.0, weighting="discounted", weight_discount=0.9, bandwidth=0.1
+    )
+    for t in range(6):
+        reward = float(t in (1, 4))
+        shaper.observe(make_step(torch.full((1, 1, 2), 10.0 * t), reward=reward, truncated=t == 5))
+    for t in range(3):
+        shaper.observe(make_step(torch.full((1, 1, 2), 10.0 * t), truncated=t == 2))
+    places = torch.arange(6.0)[None, :, None].expand(-1, -1, 2) * 10
+    found = shaper.counts(make_batch(places))[0]
+    torch.testing.assert_close(found[:, 0], 0.9 ** torch.tensor([4.0, 3.0, 2.0, 1.0, 0.0, 1.0]))
+    assert found[:, 1].tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+
+
+def test_a_demonstration_counts_back_from_its_end(bound: Bound) -> None:
+    shaper = bound(
+        "paper", estimator="exact", retention=1.0, weighting="discounted", weight_discount=0.5, bandwidth=0.1
+    )
+    places = torch.arange(4.0)[:, None].expand(-1, 2) * 10
+    shaper.add_trajectory(places, success=True)
+    assert shaper.counts(make_batch(places[None]))[0, :, 0].tolist() == [0.125, 0.25, 0.5, 1.0]
+
+
+def test_weights_of_one_are_no_weights(bound: Bound) -> None:
+    weighted, plain = bound(weighting="discounted", weight_discount=1.0), bound()
+    for shaper in (weighted, plain):
+        history(shaper)
+    torch.testing.assert_close(weighted.counts(make_batch(a_batch())), plain.counts(make_batch(a_batch())))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weighting": "discounted", "storage": "flags"}, "can't weigh them; use storage='own'"),
+        ({"weight_discount": 0.0}, r"weight_discount=0.0 must be in \(0, 1\]"),
+        ({"weighting": "discount"}, "did you mean 'discounted'"),
+        ({"draw": "episodes"}, "did you mean 'episode'"),
+        ({"reward_scale": "large"}, "did you mean 'largest'"),
+        ({"range_rule": "observe"}, "did you mean 'observed'"),
+    ],
+)
+def test_impossible_settings_raise_and_name_the_fix(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SASR(**options)

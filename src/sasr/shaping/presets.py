@@ -15,11 +15,18 @@ from sasr.evidence.kernels import KernelName, kernel_named
 from sasr.evidence.ledger import Scaling
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
+from sasr.experience.weighting import WeightingName
 from sasr.shaping.options import foreign_option
 from sasr.shaping.reward_range import RangeRule
 from sasr.shaping.reward_scale import RewardScaleName
 
 DrawName = Literal["state", "episode"]
+CHOICES = {
+    "draw": DrawName,
+    "range_rule": RangeRule,
+    "reward_scale": RewardScaleName,
+    "weighting": WeightingName,
+}
 PresetName = Literal["auto", "paper", "authors"]
 
 
@@ -80,6 +87,10 @@ class SasrConfig:
     """Share φ of each finished segment that is kept, in (0, 1]."""
     retention_rule: RetentionName = "random"
     """Which states are kept: random, strided, the released code's stride, or adaptive: more of the rarer outcome."""
+    weighting: WeightingName = "uniform"
+    """How states of a success count: uniform, each as 1, or discounted by their distance to its last reward."""
+    weight_discount: float = 0.99
+    """A state t steps from the last reward of a success counts this to the power t, under weighting=discounted."""
     storage: Literal["own", "flags"] = "own"
     """Keep copies of retained states, or only mark them in the host's replay buffer."""
     truncation_is_terminal: bool = False
@@ -108,9 +119,15 @@ class SasrConfig:
             raise unknown_name("retention rule", self.retention_rule, RETENTION)
         if self.estimator not in ("linear", "squared", "exact"):
             raise unknown_name("estimator", self.estimator, ("linear", "squared", "exact"))
-        for name, choices in (("draw", DrawName), ("reward_scale", RewardScaleName), ("range_rule", RangeRule)):
+        for name, choices in CHOICES.items():
             if getattr(self, name) not in get_args(choices):
                 raise unknown_name(name, getattr(self, name), get_args(choices))
+        if not 0.0 < self.weight_discount <= 1.0:
+            raise ValueError(f"weight_discount={self.weight_discount} must be in (0, 1]; 0.99 is the default")
+        if self.storage == "flags" and self.weighting != "uniform":
+            raise ValueError(
+                "storage='flags' marks states but can't weigh them; use storage='own' or uniform weighting"
+            )
         if self.subtract_floor and self.estimator != "squared":
             raise ValueError(f"subtract_floor belongs to estimator='squared', not {self.estimator!r}; drop it")
         if self.storage == "flags" and self.estimator == "exact":

@@ -17,9 +17,10 @@ from sasr.evidence.normaliser import StateNormaliser
 from sasr.experience.growing import CheckedModule
 from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
 from sasr.experience.retention import RETENTION, Balance
-from sasr.experience.segments import Segmenter
+from sasr.experience.segments import Segment, Segmenter
 from sasr.experience.spaces import action_width, flatten_actions, state_dtype, state_width
 from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.weighting import discounted_weights
 from sasr.randomness import MemberStreams
 from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
 from sasr.shaping.episode_draws import EpisodeDraws
@@ -54,6 +55,7 @@ class SASR(CheckedModule):
         super().__init__()
         self.config = dataclasses.replace(config, **overrides) if config else preset_config(preset, **overrides)
         self.host: Host | None = None
+        self.weighted = self.config.weighting != "uniform"
         self.capturable = self.config.estimator != "exact"  # exact counts read as many states as there are
 
     # ---------------------------------------------------------------- set-up
@@ -87,6 +89,7 @@ class SASR(CheckedModule):
             dtype=torch.int64 if flagged else dtype,
             reward_above=config.reward_above,
             max_steps=config.segment_steps,
+            mark_hits=self.weighted,
         )
         self.retention_streams = MemberStreams(host.seeds, "retention", CPU)
         self.balance = Balance(config.retention, members) if config.retention_rule == "adaptive" else None
@@ -99,7 +102,7 @@ class SASR(CheckedModule):
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
         if self.config.storage == "own":
-            return StatePool(self.width, dtype, host.device)
+            return StatePool(self.width, dtype, host.device, weighted=self.weighted)
         if host.replay is None:
             raise ValueError("storage='flags' marks states in the host's replay buffer, but this host has none to mark")
         return ReplayFlags(host.members, host.replay.capacity, self._read_replay, host.device)
@@ -107,7 +110,7 @@ class SASR(CheckedModule):
     def _make_counts(self, host: Host) -> Counts:
         config, kernel = self.config, kernel_named(self.config.kernel)
         if config.estimator == "exact":
-            return ExactCounts(kernel, self.width, host.members, host.device)
+            return ExactCounts(kernel, self.width, host.members, host.device, weighted=self.weighted)
         features = RandomFeatures(
             kernel,
             self.width,
@@ -118,8 +121,8 @@ class SASR(CheckedModule):
             device=host.device,
         )
         if config.estimator == "linear":
-            return LinearCounts(features)
-        return SquaredCounts(features, subtract_floor=config.subtract_floor)
+            return LinearCounts(features, weighted=self.weighted)
+        return SquaredCounts(features, subtract_floor=config.subtract_floor, weighted=self.weighted)
 
     # ------------------------------------------------- from steps to evidence
 
@@ -137,7 +140,7 @@ class SASR(CheckedModule):
                 option.observe(step)
         items = states if step.slot is None or self.config.storage == "own" else step.slot
         for segment in self.segmenter.add(step, items):
-            self._retain(segment.member, segment.success, segment.steps)
+            self._retain(segment)
 
     @torch.no_grad()
     def add_trajectory(self, states: Tensor, *, success: bool, member: int = 0) -> None:
@@ -159,7 +162,7 @@ class SASR(CheckedModule):
         valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
         valid[member] = True
         self.ledger.observe(everyone, valid)
-        self._retain(member, success, flat)
+        self._retain(Segment(member, success, flat, last_hit=len(flat) - 1))
 
     @torch.no_grad()
     def release(self, slots: Tensor) -> None:
@@ -180,13 +183,18 @@ class SASR(CheckedModule):
             self.ledger.forget()
             self.segmenter.length.zero_()
 
-    def _retain(self, member: int, success: bool, steps: Tensor) -> None:
-        outcome, share = SUCCESS if success else FAILURE, self.config.retention
+    def _retain(self, segment: Segment) -> None:
+        member, steps, share = segment.member, segment.steps, self.config.retention
+        outcome = SUCCESS if segment.success else FAILURE
         if self.balance is not None:
             share = self.balance.share_of(member, outcome, len(steps))
         kept = RETENTION[self.config.retention_rule](len(steps), share, self.retention_streams.member(member))
-        if len(kept):
-            self.ledger.add(member, outcome, steps[kept].to(self._bound().device))
+        if not len(kept):
+            return
+        device, weight = self._bound().device, None
+        if self.weighted and segment.success:
+            weight = discounted_weights(kept, segment.last_hit, self.config.weight_discount).to(device)
+        self.ledger.add(member, outcome, steps[kept].to(device), weight)
 
     # ----------------------------------------------- from evidence to rewards
 
