@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from sasr import SASR
+from sasr import SASR, Batch
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.reward_range import range_shift
 from tests.conftest import make_batch, make_step
@@ -28,6 +28,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"range_rule": "observed", "absorbing": False},
     {"retention_rule": "adaptive"},
     {"weighting": "discounted"},
+    {"potential": True},
+    {"potential": True, "draw": "episode", "range_rule": "observed", "reward_scale": "mean"},
     {"weighting": "discounted", "estimator": "squared"},
 ]
 """Every option in every kind of state it brings."""
@@ -292,10 +294,73 @@ def test_weights_of_one_are_no_weights(bound: Bound) -> None:
     torch.testing.assert_close(weighted.counts(make_batch(a_batch())), plain.counts(make_batch(a_batch())))
 
 
+# --------------------------------------------------------------------------------- the potential form
+
+
+def walk(length: int) -> Batch:
+    """A trajectory of `length` steps of one member, each step's next state the following one's state."""
+    states = a_batch(size=length + 1)
+    return make_batch(states[:, :-1])._replace(next_obs=states[:, 1:])
+
+
+@pytest.mark.parametrize("draw", ["state", "episode"])
+@pytest.mark.parametrize("absorbing", [False, True])
+def test_a_potential_adds_to_a_return_what_depends_on_its_ends_alone(draw: str, absorbing: bool, bound: Bound) -> None:
+    """Σ γᵗ·(γ·f(s_{t+1}) − f(s_t)) = γᵀ·f(s_T) − f(s_0), and −f(s_0) where the episode truly ends."""
+    shaper, batch = bound(potential=True, absorbing=absorbing, draw=draw, discount=0.9), walk(12)
+    history(shaper)
+    first = 0.3 * shaper.scale(shaper.success_rate(batch))[0, 0]
+    last = 0.3 * shaper.scale(shaper.success_rate(make_batch(batch.next_obs)))[0, -1]
+    gamma = 0.9 ** torch.arange(12)
+    torch.testing.assert_close((gamma * shaper.shape(batch)).sum(), 0.9**12 * last - first, rtol=1e-4, atol=1e-5)
+    ended = batch._replace(terminated=torch.arange(12)[None] == 11)
+    torch.testing.assert_close((gamma * shaper.shape(ended)).sum(), -first, rtol=1e-4, atol=1e-5)
+
+
+def test_a_potential_goes_on_exactly_as_an_absorbing_state_would(bound: Bound) -> None:
+    """At a true end: γ·f∞ − f(s), then γᵗ·(γ·f∞ − f∞) for all t ≥ 1, whatever f∞ is."""
+    shaper, batch, steps = bound(potential=True, discount=0.9), walk(1), torch.arange(1, 400)
+    history(shaper)
+    f = float(shaper.scale(shaper.success_rate(batch)))
+    for forever in (-1.0, 0.0, 0.7):
+        by_hand = 0.9 * forever - f + float((0.9**steps * (0.9 * forever - forever)).sum())
+        found = float(shaper.shape(batch._replace(terminated=torch.tensor([[True]]))))
+        assert found == pytest.approx(0.3 * by_hand, abs=1e-5)
+
+
+def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:
+    """Five places in a row, a reward for leaving on the right: values of both steps from every place, by iteration."""
+    gamma, n = 0.9, 5
+    place = torch.arange(n).float()
+    after = torch.stack([(place - 1).clamp(min=0), place + 1], dim=1)  # (n, 2): left, right
+    ended = after >= n
+    reward = torch.where(ended, 1.0, 0.0)
+
+    def gaps(bonus: Tensor) -> Tensor:
+        value = torch.zeros(n, 2)
+        for _ in range(500):
+            best = torch.cat([value.max(1).values, torch.zeros(1)])[after.long()]
+            value = reward + bonus + gamma * best
+        return value[:, 1] - value[:, 0]
+
+    shaper = bound(potential=True, discount=gamma, reward_weight=2.0, retention=1.0)
+    history(shaper)
+
+    def states(at: Tensor) -> Tensor:
+        return torch.stack([at.flatten(), torch.zeros(2 * n)], dim=-1)[None] - 2.0
+
+    batch = make_batch(states(place[:, None].expand(n, 2)), reward=0.0)
+    batch = batch._replace(next_obs=states(after), terminated=ended.flatten()[None], reward=reward.flatten()[None])
+    bonus = shaper.shape(batch).reshape(n, 2)
+    assert float(bonus.abs().max()) > 0.05
+    torch.testing.assert_close(gaps(bonus), gaps(torch.zeros(n, 2)), rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"weighting": "discounted", "storage": "flags"}, "can't weigh them; use storage='own'"),
+        ({"potential": True, "state_action": True}, "drop state_action"),
         ({"weight_discount": 0.0}, r"weight_discount=0.0 must be in \(0, 1\]"),
         ({"weighting": "discount"}, "did you mean 'discounted'"),
         ({"draw": "episodes"}, "did you mean 'episode'"),

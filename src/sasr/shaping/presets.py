@@ -46,6 +46,8 @@ class SasrConfig:
     """Unit of the shaped reward: fixed at 1, or the mean or largest size of the rewards that the environment paid."""
     absorbing: bool = False
     """Go on paying after true termination: R_max for ever where the last reward was a success, R_min where not."""
+    potential: bool = False
+    """Pay the discounted gain in f from one state to the next, γ·f(s') − f(s), which leaves the best policy alone."""
     sample: bool = True
     """Draw the success rate from its Beta distribution; otherwise use the distribution's mean."""
     draw: DrawName = "state"
@@ -128,6 +130,8 @@ class SasrConfig:
             raise ValueError(
                 "storage='flags' marks states but can't weigh them; use storage='own' or uniform weighting"
             )
+        if self.potential and self.state_action:
+            raise ValueError("potential=True needs f of the next state, whose action is not known; drop state_action")
         if self.subtract_floor and self.estimator != "squared":
             raise ValueError(f"subtract_floor belongs to estimator='squared', not {self.estimator!r}; drop it")
         if self.storage == "flags" and self.estimator == "exact":

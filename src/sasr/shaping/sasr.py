@@ -201,9 +201,12 @@ class SASR(CheckedModule):
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """λ·f(success rate) of every sampled state, (P, B), to be added to the environment's reward."""
-        bonus = self.scale(self.success_rate(batch))
-        if self.config.absorbing:
-            bonus = bonus + self._absorbed(batch)
+        if self.config.potential:
+            bonus = self._gained(batch)
+        else:
+            bonus = self.scale(self.success_rate(batch))
+            if self.config.absorbing:
+                bonus = bonus + self._absorbed(batch)
         if self.reward_scale is not None:
             bonus = bonus * self.reward_scale.in_force[:, None]
         return self.config.reward_weight * bonus
@@ -212,10 +215,11 @@ class SASR(CheckedModule):
         """Success rates (P, B) of the sampled states, drawn from Beta(N_S + 1, N_F + 1) (paper, section 4.1)."""
         counts = self.counts(batch)
         n_success, n_failure = counts[..., SUCCESS], counts[..., FAILURE]
-        if not self.config.sample:
-            return beta_mean(n_success, n_failure)
-        if self.episode_draws is not None:
+        if self.config.sample and self.episode_draws is not None:
             return beta_quantile(n_success, n_failure, self.episode_draws.normal[:, None])
+        # A potential drawn anew for each state would differ by noise between the end of one step and the next's start.
+        if not self.config.sample or self.config.potential:
+            return beta_mean(n_success, n_failure)
         return beta_draw(n_success, n_failure, self.beta_streams)
 
     def counts(self, batch: Batch) -> Tensor:
@@ -246,6 +250,15 @@ class SASR(CheckedModule):
         low, high = self._range()
         forever = torch.where(won, high, low) * (gamma / (1.0 - gamma))
         return torch.where(batch.terminated.bool(), forever, 0.0)
+
+    def _gained(self, batch: Batch) -> Tensor:
+        """γ·f(s') − f(s), with 0 for what lies behind a true termination.
+
+        Going on there with an absorbing f would add γ·f, then γᵗ·(γ·f − f) for all t ≥ 1: together 0 as well.
+        """
+        both = batch._replace(obs=torch.cat([batch.obs, batch.next_obs], dim=1))
+        here, after = self.scale(self.success_rate(both)).chunk(2, dim=1)
+        return self._bound().discount * torch.where(batch.terminated.bool(), 0.0, after) - here
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """Nothing to train; the size of the evidence and what is in force, each (P,)."""
