@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from sasr import SASR, Batch
 from sasr.shaping.presets import PRESETS
@@ -118,6 +119,25 @@ def test_options_that_are_off_add_nothing_to_a_checkpoint(bound: Bound) -> None:
     expected = {f"{part}.{name}" for part, names in own.items() for name in names.split()}
     expected |= {f"ledger.{part}{name}" for part, names in ledger.items() for name in names.split()}
     assert set(bound().state_dict()) == expected
+
+
+class NoReading(TorchDispatchMode):
+    """Refuses what a captured graph can't hold: a number read back, or a shape that depends on data."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func.overloadpacket.__name__ not in ("_local_scalar_dense", "nonzero", "masked_select"), str(func)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("option", [own for own in OPTIONS if own.get("estimator") != "squared"], ids=str)
+def test_shaping_reads_no_number_back(option: dict[str, Any], bound: Bound) -> None:
+    shaper, batch = bound(**option), make_batch(a_batch())
+    history(shaper)
+    with NoReading():
+        shaper.shape(batch)
+        shaper.update(batch)
+    with pytest.raises(AssertionError, match="_local_scalar_dense"), NoReading():
+        shaper.shape(batch)[0, 0].item()
 
 
 # -------------------------------------------------------------------------------------- draws that last

@@ -16,12 +16,14 @@ class EpisodeDraws(nn.Module):
     with several environments, the first one's episodes set the pace.
     """
 
-    normal: Tensor  # (P,) on the host's device, where captured graphs read it
+    drawn: Tensor  # (P,) on the CPU: reading it back from the device would wait for the update that runs there
+    normal: Tensor  # (P,) the same on the host's device, where captured graphs read it
     streams: MemberStreams
 
     def __init__(self, host: Host) -> None:
         super().__init__()
         self.streams = MemberStreams(host.seeds, "episode draw", torch.device("cpu"))
+        self.register_buffer("drawn", torch.zeros(host.members))
         self.register_buffer("normal", torch.zeros(host.members, device=host.device))
         self._renew(range(host.members))
 
@@ -35,7 +37,6 @@ class EpisodeDraws(nn.Module):
             self._renew(ended)
 
     def _renew(self, members: range | list[int]) -> None:
-        normal = self.normal.cpu().clone()
         for member in members:
-            normal[member] = torch.randn((), generator=self.streams.member(member))
-        self.normal.copy_(normal)
+            self.drawn[member] = torch.randn((), generator=self.streams.member(member))
+        self.normal.copy_(self.drawn)
