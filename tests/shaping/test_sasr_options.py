@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sasr import SASR, Batch
+from sasr.shaping.diagnosis import diagnose
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.reward_range import range_shift
 from tests.conftest import make_batch, make_step
@@ -140,6 +141,12 @@ def test_shaping_reads_no_number_back(option: dict[str, Any], bound: Bound) -> N
         shaper.shape(batch)[0, 0].item()
 
 
+@pytest.mark.parametrize("option", OPTIONS, ids=str)
+def test_the_doctor_judges_the_states_under_every_option(option: dict[str, Any]) -> None:
+    states = torch.randn(1200, 2, generator=torch.Generator().manual_seed(0))
+    assert diagnose(states, SASR(**option)).is_signal
+
+
 # -------------------------------------------------------------------------------------- draws that last
 
 
@@ -182,8 +189,8 @@ def test_the_bonus_is_paid_in_the_environments_own_coin(bound: Bound) -> None:
     )
     shapers, batch = (mean, largest, fixed), make_batch(a_batch(2))
     for shaper in shapers:
-        for reward in (0.0, 2.0, 0.0, -4.0):
-            shaper.observe(make_step(torch.zeros(2, 1, 2), reward=[[reward], [0.0]]))
+        for reward in (0.0, 2.0, 0.0, -50.0, 4.0):
+            shaper.observe(make_step(torch.zeros(2, 1, 2), reward=[[reward], [-0.01]]))
     one = fixed.shape(batch)
     torch.testing.assert_close(mean.shape(batch), one * torch.tensor([[3.0], [1.0]]))
     torch.testing.assert_close(largest.shape(batch), one * torch.tensor([[4.0], [1.0]]))
@@ -201,6 +208,13 @@ def test_the_scale_is_told_once_it_has_moved_and_never_far_from_the_truth(bound:
         assert float(shaper.reward_scale.in_force) == pytest.approx(truth, rel=0.0101)
         changes += int(not torch.equal(before, shaper.reward_scale.in_force))
     assert 1 < changes < 100
+
+
+def test_a_task_that_pays_minus_one_and_zero_keeps_the_unit_one(bound: Bound) -> None:
+    shaper = bound(reward_scale="mean", reward_above=-0.5)
+    for reward in (-1.0, 0.0, -1.0):
+        shaper.observe(make_step(torch.zeros(1, 1, 2), reward=reward))
+    assert shaper.reward_scale.in_force.tolist() == [1.0]
 
 
 def test_a_dead_steps_reward_is_no_reward(bound: Bound) -> None:

@@ -43,7 +43,7 @@ class SasrConfig:
     range_rule: RangeRule = "fixed"
     """Keep f in [R_min, R_max], or move that range up or down by how episodes were observed to end."""
     reward_scale: RewardScaleName = "fixed"
-    """Unit of the shaped reward: fixed at 1, or the mean or largest size of the rewards that the environment paid."""
+    """Unit of the shaped reward: fixed at 1, or the mean or largest size of what rewarded steps paid so far."""
     absorbing: bool = False
     """Go on paying after true termination: R_max for ever where the last reward was a success, R_min where not."""
     potential: bool = False

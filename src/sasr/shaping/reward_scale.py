@@ -16,21 +16,23 @@ NOTICED = 0.01
 
 
 class RewardScale(nn.Module):
-    """The size of the rewards that each member has seen: the mean or the largest |reward| over steps that paid any.
+    """The size of the rewards that each member has seen: the mean or the largest |reward| over its rewarded steps.
 
-    Steps without a reward say nothing about its size, so they do not count; before the first one that pays, the scale
-    is 1. It is reckoned where steps come from, and told to the device only when it has moved.
+    A step is rewarded if its reward is above the threshold, as everywhere here, and not 0. Costs do not count: the
+    small ones of an action are all there is until the first goal, and would take the bonus away just while it is
+    needed. Before the first rewarded step the scale is 1. It is reckoned where steps come from, and told to the device
+    only when it has moved.
     """
 
     total: Tensor  # (P,) float64, the sum of |reward|, on the CPU like the next two
-    steps: Tensor  # (P,) int64, steps whose reward was not 0
+    steps: Tensor  # (P,) int64, rewarded steps
     largest: Tensor  # (P,) float64
     told: Tensor  # (P,) float32 on the CPU, what is in force
     in_force: Tensor  # (P,) float32 on the host's device, where captured graphs read it
 
-    def __init__(self, rule: RewardScaleName, host: Host) -> None:
+    def __init__(self, rule: RewardScaleName, host: Host, *, reward_above: float) -> None:
         super().__init__()
-        self.rule = rule
+        self.rule, self.reward_above = rule, reward_above
         self.register_buffer("total", torch.zeros(host.members, dtype=torch.float64))
         self.register_buffer("steps", torch.zeros(host.members, dtype=torch.int64))
         self.register_buffer("largest", torch.zeros(host.members, dtype=torch.float64))
@@ -39,11 +41,13 @@ class RewardScale(nn.Module):
 
     def observe(self, step: Transition) -> None:
         """Take the rewards (P, E) of one step in."""
-        size = np.abs(step.reward.numpy()).astype(np.float64)
+        reward = step.reward.numpy()
+        hit = reward > self.reward_above
         if step.valid is not None:
-            size = np.where(step.valid.numpy(), size, 0.0)
-        if not size.any():
+            hit = hit & step.valid.numpy()
+        if not hit.any():
             return
+        size = np.where(hit, np.abs(reward), 0.0).astype(np.float64)
         total, steps, largest = self.total.numpy(), self.steps.numpy(), self.largest.numpy()
         total += size.sum(1)
         steps += np.count_nonzero(size, axis=1)

@@ -95,9 +95,9 @@ class SASR(CheckedModule):
         self.balance = Balance(config.retention, members) if config.retention_rule == "adaptive" else None
         self.beta_streams = MemberStreams(host.seeds, "beta", device)
         self.episode_draws = EpisodeDraws(host) if config.draw == "episode" else None
-        observes_ends = config.range_rule == "observed"
-        self.observed_range = ObservedRange(host, reward_above=config.reward_above) if observes_ends else None
-        self.reward_scale = RewardScale(config.reward_scale, host) if config.reward_scale != "fixed" else None
+        above, unit = config.reward_above, config.reward_scale
+        self.observed_range = ObservedRange(host, reward_above=above) if config.range_rule == "observed" else None
+        self.reward_scale = RewardScale(unit, host, reward_above=above) if unit != "fixed" else None
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
