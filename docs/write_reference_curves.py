@@ -45,12 +45,13 @@ ABLATIONS = {
     "bdc": "h=0.5→0.1",
 }
 HEADER = """\
-# The learning curves that the authors of SASR logged (Ma et al., ICLR 2025), thinned; written by docs/write_reference_curves.py.
-# From the branch `re` of their public repository, https://github.com/mahaozhe/SASR: returns in training, mean and spread
-# (standard deviation) as stored there. MountainCar's are Gymnasium's divided by 100.
-# Names are this library's; theirs are rlara (relara), count (explo), woBeta (without sampling), rr (φ), m (M), rw (λ), bd (h).
-# Not all of it can be: AntStand M=500 and HumanStand h=0.1 go below 0 and RobotPush M=2000 above 200, where a task pays 0 or 1
-# on each of 200 steps. Take the scale and the order from these curves, not the decimals.
+# The learning curves that the authors of SASR logged (Ma et al., ICLR 2025), thinned by docs/write_reference_curves.py.
+# From the branch `re` of their public repository, https://github.com/mahaozhe/SASR: returns in training, mean and
+# spread (standard deviation) as stored there. MountainCar's are Gymnasium's divided by 100.
+# Names are this library's; theirs are rlara (relara), count (explo), woBeta (without sampling), rr (φ), m (M), rw (λ)
+# and bd (h).
+# Not all of it can be: AntStand M=500 and HumanStand h=0.1 go below 0 and RobotPush M=2000 above 200, where a task pays
+# 0 or 1 on each of 200 steps. Take the scale and the order from these curves, not the decimals.
 """
 
 
