@@ -13,9 +13,8 @@ from typing import Annotated
 
 import tyro
 
-from sasr.report.store import thin
-
 OUT = Path(__file__).parents[1] / "results" / "reference" / "authors.csv"
+EARLY = 1.7
 METHODS = {
     "sasr": "sasr",
     "sac": "sac",
@@ -62,7 +61,12 @@ class Settings:
     curves: Annotated[Path, tyro.conf.Positional]
     """The authors' curves in full."""
     points: int = 50
-    """Most points of a method's curve; those of an ablation get half."""
+    """Most points of a curve."""
+
+
+def kept(count: int, points: int) -> list[int]:
+    """Indices of at most `points` of `count` points, denser at the beginning, where our runs are."""
+    return sorted({round((count - 1) * (own / (points - 1)) ** EARLY) for own in range(points)})
 
 
 def main(settings: Settings) -> None:
@@ -73,9 +77,9 @@ def main(settings: Settings) -> None:
             point = (int(float(row["step"])), float(row["mean"]), float(row["spread"]))
             found[row["task"], row["variant"]].append(point)
     text = [HEADER + "task,variant,step,mean,spread\n"]
-    for names, points in ((METHODS, settings.points), (ABLATIONS, settings.points // 2)):
+    for names in (METHODS, ABLATIONS):
         for (task, variant), own in sorted(found.items()):
-            for index in thin(len(own), points) if variant in names else ():
+            for index in kept(len(own), settings.points) if variant in names else ():
                 step, mean, spread = sorted(own)[index]
                 text.append(f"{task},{names[variant]},{step},{mean:.4g},{spread:.3g}\n")
     OUT.parent.mkdir(parents=True, exist_ok=True)

@@ -63,9 +63,12 @@ def read_reference(path: str | Path) -> References:
 
 
 def until(curve: Reference, steps: float) -> Reference:
-    """The part of a curve up to a step."""
-    kept = curve.steps <= steps
-    return Reference(*(own[kept] for own in curve))
+    """The part of a curve up to a step, and what it is there."""
+    if not len(curve.steps) or curve.steps[-1] <= steps:
+        return curve
+    kept = curve.steps < steps
+    ends = (np.interp(steps, curve.steps, own) for own in curve)
+    return Reference(*(np.append(own[kept], end) for own, end in zip(curve, ends, strict=True)))
 
 
 def at(curve: Reference, steps: float) -> float:

@@ -20,7 +20,8 @@ from sasr.report.summary import summarise
 from sasr.report.tables import Entry, Table, ablation_table, area_entry, digits_for
 
 ABLATIONS = "ablations"
-SUITES = tuple(name for name in suites() if name.startswith("ablation-"))
+SUITES = tuple(name for name in sorted(suites(), key=lambda own: suites()[own]) if name.startswith("ablation-"))
+"""In the paper's order."""
 Seeds = dict[str, dict[str, Sequence[SeedResult]]]
 
 

@@ -31,9 +31,9 @@ def costs_page(store: Store) -> Page:
     lines = [
         "# What runs cost",
         "",
-        "Rows that end in *paper* are figures it prints, of whole runs on its GPUs, relative to the released SASR; those "
-        "of the last table are hours on an RTX A6000, relative to its SAC. What one update costs with each shaper is "
-        "on [another page](../shapers/costs.md).",
+        "Rows that end in *paper* are figures it prints, of whole runs on its GPUs, relative to the released SASR; "
+        "those of the last table are hours on an RTX A6000, relative to its SAC. What one update costs with each "
+        "shaper is on [another page](../shapers/costs.md).",
         "",
         *(
             [f"Not measured here yet: {' and '.join(missing)}; until then the rows are the paper's alone.", ""]

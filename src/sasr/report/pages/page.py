@@ -66,15 +66,18 @@ def curves_drawn(methods: Mapping[str, Sequence[SeedResult]]) -> list[Any]:
 
 def provenance(results: Iterable[Result]) -> list[str]:
     """Command, machine, seeds and commit of every result; those that have all of it in common share an entry."""
-    entries: dict[tuple[str, ...], list[str]] = {}
-    for own in results:
+    entries: dict[tuple[str, ...], list[Result]] = {}
+    lot = list(results)
+    several = len({own.task for own in lot}) > 1
+    for own in lot:
         seeds = seeds_in_words([seed.seed for seed in own.seeds]) if own.seeds else "no seed"
         words = (seeds, own.commit or "unknown", machine(own), _versions(own), own.curve_of, own.command)
-        entries.setdefault(words, []).append(own.method)
+        entries.setdefault(words, []).append(own)
     lines = []
-    for (seeds, commit, where, versions, curve_of, command), methods in entries.items():
+    for (seeds, commit, where, versions, curve_of, command), shared in entries.items():
         drawn = "" if curve_of == "evaluation" else "; the curve is of training, with exploration"
-        names = ", ".join(f"`{name}`" for name in dict.fromkeys(methods))
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(own.method for own in shared))
+        names += " on " + ", ".join(dict.fromkeys(own.task for own in shared)) if several else ""
         lines.append(f"- {names}: {seeds}, commit {commit}, {where}{versions}{drawn}: `{command or 'command unknown'}`")
     return [*lines, ""]
 

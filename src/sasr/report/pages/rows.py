@@ -16,6 +16,9 @@ from sasr.report.store import Result
 from sasr.report.summary import NOTHING, Cell, summarise
 from sasr.report.tables import Entry, Table, digits_for
 
+FINAL, AUTHORS = "final, mean ± s.e.", "authors' curve there"
+"""Headings of columns."""
+
 
 class Row(NamedTuple):
     """Figures of a method on a task; NaN where there is nothing to take them from."""
@@ -76,7 +79,8 @@ def rows_of(
                 area=stats.estimate([cell.areas], stats.mean_of_tasks, seed=seed) if len(cell.areas) else NOTHING,
                 reach=stats.median_steps(took, seed=seed) if known else NOTHING,
                 reached=int(np.isfinite(took).sum()) if known else 0,
-                better=_better(cell.scores, other.scores, seed) if other else NOTHING,
+                # A longer run may end higher for no other reason; areas are all taken up to the shortest.
+                better=_better(cell.scores, other.scores, seed) if other and _as_long(cell, other) else NOTHING,
                 better_area=_better(cell.areas, other.areas, seed) if other else NOTHING,
                 authors=at(curve, cell.result.steps) if curve else math.nan,
                 paper=like_paper(method, paper or {}),
@@ -93,13 +97,13 @@ def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float
     columns: dict[str, list[Entry]] = {
         "seeds": [Entry(str(len(row.cell.scores))) for row in rows],
         "steps": [Entry(f"{row.result.steps:,}") for row in rows],
-        "final, mean ± s.e.": [Entry(row.cell.mean, row.cell.error, digits=digits) for row in rows],
+        FINAL: [Entry(row.cell.mean, row.cell.error, digits=digits) for row in rows],
         "final, IQM [95 %]": [_interval(row.cell.iqm, digits) for row in rows],
         f"area to {end:,} [95 %]": [_interval(row.area, digits) for row in rows],
         **reach,
         f"P(final > {base})": [_interval(row.better, 2) for row in rows],
         f"P(area > {base})": [_interval(row.better_area, 2) for row in rows],
-        "authors' curve there": [Entry(row.authors, digits=digits) for row in rows],
+        AUTHORS: [Entry(row.authors, digits=digits) for row in rows],
         "paper, Table 1": [Entry(row.paper, digits=digits) for row in rows],
     }
     kept = {name: own for name, own in columns.items() if any(_known(entry) for entry in own)}
@@ -107,9 +111,16 @@ def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float
     table = []
     for index, row in enumerate(rows):
         entries = [own[index] for own in kept.values()]
-        entries = [own._replace(best=own.value == best and not math.isnan(own.error)) for own in entries]
+        first = list(kept).index(FINAL) if FINAL in kept else -1
+        entries = [
+            own._replace(best=place == first and own.value == best and len(rows) > 1)
+            for place, own in enumerate(entries)
+        ]
         table.append((Entry(row.method, mark=marks(row.cell)), *entries))
-    return Table(title=title, columns=("method", *kept), rows=tuple(table), notes=marks_told(rows))
+    notes = marks_told(rows, "see below")
+    if AUTHORS in kept:
+        notes += (f"{AUTHORS}: the mean return that they logged when they had taken as many steps as we.",)
+    return Table(title=title, columns=("method", *kept), rows=tuple(table), notes=notes)
 
 
 def gaps_and_remarks(results: Iterable[Result]) -> list[str]:
@@ -123,10 +134,10 @@ def marks(cell: Cell) -> str:
     return ("*" if cell.result.gaps else "") + ("‡" if cell.failed else "")
 
 
-def marks_told(rows: Iterable[Row]) -> tuple[str, ...]:
-    """What the marks of these rows mean."""
+def marks_told(rows: Iterable[Row], where: str) -> tuple[str, ...]:
+    """What the marks of these rows mean, and where more is said."""
     used = "".join(marks(row.cell) for row in rows)
-    told = {"*": "* incomplete, see below.", "‡": "‡ without seeds that gave NaN."}
+    told = {"*": f"* incomplete, {where}.", "‡": "‡ without seeds that gave NaN."}
     return tuple(text for mark, text in told.items() if mark in used)
 
 
@@ -160,6 +171,10 @@ def _better(ours: stats.Scores, theirs: stats.Scores, seed: int) -> Estimate:
     if not len(ours) or not len(theirs):
         return NOTHING
     return stats.probability_of_improvement([ours], [theirs], seed=seed)
+
+
+def _as_long(one: Cell, other: Cell) -> bool:
+    return one.result.steps == other.result.steps
 
 
 def _interval(own: Estimate, digits: int) -> Entry:

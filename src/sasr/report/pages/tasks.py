@@ -123,7 +123,7 @@ def _overview(rows: Mapping[str, list[Row]]) -> Table:
                 (
                     Entry(f"[{task}]({file_name(task)}.md)" if index == 0 else ""),
                     Entry(row.method, mark=marks(cell)),
-                    Entry(cell.mean, cell.error, digits=digits, best=cell.mean == best),
+                    Entry(cell.mean, cell.error, digits=digits, best=cell.mean == best and len(own) > 1),
                     Entry(iqm.value, low=iqm.low, high=iqm.high, digits=digits),
                     Entry(str(len(cell.scores))),
                     Entry(f"{row.result.steps:,}"),
@@ -133,7 +133,7 @@ def _overview(rows: Mapping[str, list[Row]]) -> Table:
         title="Final return",
         columns=("task", "method", "mean ± s.e.", "IQM [95 %]", "seeds", "steps"),
         rows=tuple(lines),
-        notes=marks_told([row for own in rows.values() for row in own]),
+        notes=marks_told([row for own in rows.values() for row in own], "the task's page says in what"),
     )
 
 
