@@ -31,6 +31,8 @@ class Cell(NamedTuple):
     area: float
     """Mean height of the curves up to the shortest planned run of the task, over seeds that got there."""
     area_error: float
+    areas: NDArray[np.float64]
+    """Of the seeds that it is the mean of."""
     halfway: float
     """Median over seeds of the steps to the middle between the worst and the best method; infinite where most never."""
     reached: int
@@ -96,7 +98,7 @@ def _cell(result: Result, until: int, scale: tuple[float, float], seed: int, dra
     middle = scale[0] + HALFWAY * (scale[1] - scale[0])
     took = np.array([stats.steps_to_threshold(own.steps, own.returns, middle) for own in result.seeds if own.steps])
     halfway = float(np.quantile(took, 0.5, method="higher")) if len(took) else math.nan
-    return Cell(result, scores, mean, error, iqm, area, area_error, halfway, int(np.isfinite(took).sum()))
+    return Cell(result, scores, mean, error, iqm, area, area_error, areas, halfway, int(np.isfinite(took).sum()))
 
 
 Strata = dict[str, NDArray[np.float64]]
