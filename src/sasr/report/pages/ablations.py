@@ -16,7 +16,7 @@ from sasr.report.pages.page import Page, Picture, curves_drawn, digest, file_nam
 from sasr.report.pages.rows import Row, gaps_and_remarks, method_table, rows_of
 from sasr.report.reference import Reference
 from sasr.report.store import Result, SeedResult
-from sasr.report.summary import summarise
+from sasr.report.summary import cells_of
 from sasr.report.tables import Entry, Table, ablation_table, area_entry, digits_for
 
 ABLATIONS = "ablations"
@@ -50,7 +50,7 @@ def _section(store: Store, name: str, found: Collection) -> tuple[list[str], Pic
     methods = methods_of(read_suite(name))
     order = [own for own in methods if own in found.methods]
     order += [own for own in found.methods if own not in methods]
-    cells = summarise(found).cells
+    cells = cells_of(found)
     variants = {
         method: {task: cells[task, method] for task in found.tasks if (task, method) in cells} for method in order
     }

@@ -13,7 +13,7 @@ from sasr.report.collect import Collection
 from sasr.report.reference import Reference, at, like
 from sasr.report.stats import Estimate
 from sasr.report.store import Result
-from sasr.report.summary import NOTHING, Cell, summarise
+from sasr.report.summary import NOTHING, Cell, cells_of
 from sasr.report.tables import Entry, Table, digits_for
 
 FINAL, AUTHORS = "final, mean ± s.e.", "authors' curve there"
@@ -64,7 +64,7 @@ def rows_of(
         paper: The paper's Table 1 by method.
         seed: Of all bootstrap intervals.
     """
-    found = summarise(Collection(list(results)), seed=seed).cells
+    found = cells_of(Collection(list(results)), seed=seed)
     cells = {own.method: found[own.task, own.method] for own in results}
     rows = []
     for method, cell in cells.items():
