@@ -172,6 +172,18 @@ def test_seeds_that_gave_nan_and_seeds_that_are_missing_are_marked(store: Path) 
     assert "seed 7 with figures that are not finite" in text
 
 
+def test_a_result_whose_seeds_have_not_begun_is_shown_as_missing(store: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "results" / "plans", store / "plans")
+    for method in ("sasr", "raw kernel", "h=0.01", "h=0.1"):
+        nothing = Result(**{**make_result("MountainCar", method).__dict__, "seeds": ()})
+        write_result(nothing if method != "h=0.1" else make_result("MountainCar", method), store)
+    write_pages(store, tmp_path / "docs")
+    for page, row in (("MountainCar", "sasr\\*"), ("default", "raw kernel\\*")):
+        found = table_row((tmp_path / "docs" / f"{page}.md").read_text(), row)
+        assert (found["seeds"], found["final, mean ± s.e."]) == ("0", "–")
+    assert "| MountainCar | –\\* |" in (tmp_path / "docs" / "ablations.md").read_text()
+
+
 def test_runs_of_unequal_length_are_compared_by_their_common_part_only(store: Path) -> None:
     write_result(make_result("MountainCar", "sac", seeds=8, steps=5_000, level=0.4), store)
     row = table_row(text_of(store, "MountainCar"), "sasr")
@@ -218,7 +230,7 @@ def test_results_go_where_their_names_folders_and_commands_say(store: Path) -> N
     write_result(make_result("HumanKeep", "raw kernel", level=50.0), store)
     write_result(make_result("AntStand", "sasr", seeds=1, wall_seconds=10.0), store / "cost")
     write_result(make_result("AntStand", "rnd", seeds=1, wall_seconds=15.0), store / "cost")
-    write_result(make_result("AntStand", "sac", command="sasr compare rff-on-off --save"), store)
+    write_result(make_result("AntStand", "sac", command="sasr compare --save rff-on-off"), store)
     groups = {name: [own.method for own in found.results] for name, found in read_store(store).groups.items()}
     assert groups["ablation-bandwidth"] == ["h=0.01"]
     assert groups["default"] == ["raw kernel"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -87,8 +86,7 @@ def grouped(results: Iterable[tuple[str, Result]], plans: Mapping[str, Plan]) ->
     names, owners = [MAIN, *own_suites, *plans], _owners(plans)
     parts: dict[str, list[tuple[str, Result]]] = defaultdict(list)
     for folder, result in results:
-        told = re.match(r"sasr compare ([\w-]+)", result.command)
-        asked = told[1] if told and told[1] in own_suites else MAIN
+        asked = next((word for word in result.command.split() if word in own_suites), MAIN)
         # The folder MAIN is no folder of its own: what lies there is told by its name.
         parts[folder if folder and folder in names else owners.get(result.method, asked)].append((folder, result))
     return {

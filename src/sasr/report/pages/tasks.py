@@ -65,7 +65,7 @@ def task_page(store: Store, task: str, rows: Mapping[str, list[Row]]) -> Page:
         caption += (
             " Dashed: the authors' logged curves, returns in training, in the colour of the method they belong to."
         )
-    table = method_table(own, title=f"{task}, final and over the whole run", base=BASE, threshold=threshold)
+    table = method_table(own, title="Final and over the whole run", base=BASE, threshold=threshold)
     odd = gaps_and_remarks(row.result for row in own)
     return Page(
         name=file_name(task),
