@@ -6,6 +6,7 @@ python -m benchmarks.costs --device cuda --seeds 10 --label h200
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 import tomllib
@@ -51,6 +52,8 @@ class Settings:
     """Steps that each member has seen before anything is timed."""
     device: str = "cpu"
     """Where the agent learns."""
+    compile: bool = True
+    """Let torch compile what an agent and a shaper list for it, where they are captured; without, it starts sooner."""
     turns: int = 100
     """Steps, with one update each, in a timed stretch."""
     repeats: int = 7
@@ -125,6 +128,8 @@ class Contender:
 
 def main(settings: Settings) -> None:
     told, console = machine(), Console()
+    if not settings.compile:
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"
     names = [*dict.fromkeys((NONE, "sasr", *settings.shapers))]
     contenders = {name: Contender(name, settings) for name in track(names, "getting ready", console=console)}
     times: dict[str, list[float]] = {name: [] for name in names}

@@ -38,7 +38,7 @@ class Store:
     notes: dict[str, str] = field(default_factory=dict)
     """What people wrote, by page."""
     plans: dict[str, Plan] = field(default_factory=dict)
-    """Plans in the folder, by name."""
+    """Plans in the folder that take a method apart, by name."""
     analyses: list[tuple[str, Analysis]] = field(default_factory=list)
     """What single runs went through, by file."""
 
@@ -57,7 +57,8 @@ def read_store(folder: str | Path) -> Store:
     place = Path(folder)
     if not place.is_dir():
         raise ValueError(f"{folder} is not a folder; give the one that `sasr compare --save` writes to")
-    plans = {path.stem: read_plan(path) for path in sorted((place / "plans").glob("*.toml"))}
+    every = {path.stem: read_plan(path) for path in sorted((place / "plans").glob("*.toml"))}
+    plans = {name: plan for name, plan in every.items() if takes_apart(plan)}
     paper, curves = place / "reference" / "paper.toml", place / "reference" / "authors.csv"
     results, problems = _results(place)
     analyses, more = read_analyses(place / "analysis")
@@ -98,6 +99,14 @@ def grouped(results: Iterable[tuple[str, Result]], plans: Mapping[str, Plan]) ->
 def methods_of(plan: Plan) -> dict[str, Method]:
     """The methods of a plan by name, in its order."""
     return {cell.method.name: cell.method for cell in plan.cells}
+
+
+def takes_apart(plan: Plan) -> bool:
+    """Whether a plan's own methods are all variants of its first one, a built-in SASR; others add to the comparison."""
+    first, *others = methods_of(plan).values()
+    own = [method for method in others if method.name not in built_in_methods()]
+    alike = all((method.shaper, method.agent) == (first.shaper, first.agent) for method in own)
+    return first.shaper == "sasr" and first.name in built_in_methods() and bool(own) and alike
 
 
 def authors_name(method: Method, curves: Iterable[str]) -> str:

@@ -124,9 +124,12 @@ def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float
 
 
 def gaps_and_remarks(results: Iterable[Result]) -> list[str]:
-    """What is missing or odd, a line for each result that has any."""
-    told = [(own, [*own.gaps, *own.remarks]) for own in results]
-    return [f"- {own.method} on {own.task}: {'; '.join(words)}." for own, words in told if words]
+    """What is missing or odd, a line for all results of a task of which the same is to be said."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for own in results:
+        if words := "; ".join([*own.gaps, *own.remarks]):
+            told.setdefault((own.task, words), []).append(f"`{own.method}`")
+    return [f"- {', '.join(methods)} on {task}: {words}." for (task, words), methods in told.items()]
 
 
 def marks(cell: Cell) -> str:

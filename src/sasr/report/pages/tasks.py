@@ -20,7 +20,7 @@ INDEX = "README"
 _ADD = """\
 Everything here is drawn by `make results` from [results/](../../results/README.md), which `sasr compare --save` writes
 to. Intervals are 95 % bootstrap intervals over seeds, *s.e.* is the standard error over seeds, *IQM* the interquartile
-mean; the final return of a seed is its mean over 100 episodes of evaluation after training.\
+mean; the final return of a seed is its mean over episodes of evaluation after training, 100 if not said otherwise.\
 """
 
 
