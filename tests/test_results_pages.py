@@ -14,6 +14,8 @@ from sasr.experiments.plan_file import read_plan
 from sasr.report.analysis import Stage, bin_stages, count_visits, write_analysis
 from sasr.report.figures import png_data
 from sasr.report.pages.inputs import MAIN, methods_of, read_store, takes_apart
+from sasr.report.pages.rows import figures_of
+from sasr.report.pages.tasks import rows_by_task
 from sasr.report.pages.write import differences, pages_of, write_pages
 from sasr.report.store import Result, SeedResult, write_result
 from tests.report.synthetic import make_result
@@ -223,6 +225,12 @@ def test_a_placeholder_or_a_page_that_is_not_there_is_named(file: str, text: str
     (store / "notes" / f"{file}.md").write_text(text)
     with pytest.raises(ValueError, match=message):
         pages_of(store)
+
+
+def test_the_folders_readme_lists_every_placeholder(store: Path) -> None:
+    row = rows_by_task(read_store(store))["MountainCar"][0]
+    listed = re.findall(r"`\{METHOD\.(\w+)\}`", (ROOT / "results" / "README.md").read_text())
+    assert sorted(listed) == sorted(figures_of(row))
 
 
 def test_results_go_where_their_names_folders_and_commands_say(store: Path) -> None:

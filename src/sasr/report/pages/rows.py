@@ -38,6 +38,8 @@ class Row(NamedTuple):
     """The authors' curve of this method where ours ends."""
     paper: float
     """The paper's Table 1."""
+    digits: int
+    """After the point of returns, the same in all rows of a task."""
 
     @property
     def result(self) -> Result:
@@ -66,6 +68,7 @@ def rows_of(
     """
     found = cells_of(Collection(list(results)), seed=seed)
     cells = {own.method: found[own.task, own.method] for own in results}
+    sizes = [abs(own) for cell in cells.values() for own in (cell.mean, cell.area) if math.isfinite(own)]
     rows = []
     for method, cell in cells.items():
         took = [stats.steps_to_threshold(own.steps, own.returns, threshold) for own in cell.result.seeds if own.steps]
@@ -84,6 +87,7 @@ def rows_of(
                 better_area=_better(cell.areas, other.areas, seed) if other else NOTHING,
                 authors=at(curve, cell.result.steps) if curve else math.nan,
                 paper=like_paper(method, paper or {}),
+                digits=digits_for(max(sizes, default=0.0)),
             )
         )
     return rows
@@ -91,7 +95,7 @@ def rows_of(
 
 def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float = math.nan) -> Table:
     """Methods on one task with intervals; columns that nothing is known for are left out."""
-    digits = _digits(rows)
+    digits = rows[0].digits if rows else 2
     end = min((row.result.steps for row in rows), default=0)
     reach = {f"steps to {threshold:g}": [_reach(row) for row in rows]} if not math.isnan(threshold) else {}
     columns: dict[str, list[Entry]] = {
@@ -154,7 +158,7 @@ def like_paper(method: str, paper: Mapping[str, float]) -> float:
 
 def figures_of(row: Row) -> dict[str, str]:
     """What a note can say about a row, as it stands in tables."""
-    digits = _digits([row])
+    digits = row.digits
     return {
         "final": Entry(row.cell.mean, row.cell.error, digits=digits).text(),
         "iqm": _interval(row.cell.iqm, digits).text(),
@@ -191,8 +195,3 @@ def _reach(row: Row) -> Entry:
 
 def _known(entry: Entry) -> bool:
     return isinstance(entry.value, str) or not math.isnan(entry.value)
-
-
-def _digits(rows: Iterable[Row]) -> int:
-    sizes = [abs(own) for row in rows for own in (row.cell.mean, row.area.value) if math.isfinite(own)]
-    return digits_for(max(sizes, default=0.0))
