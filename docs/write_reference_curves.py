@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import tyro
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
 
 OUT = Path(__file__).parents[1] / "results" / "reference" / "authors.csv"
-EARLY = 1.7
 METHODS = {
     "sasr": "sasr",
     "sac": "sac",
@@ -64,9 +67,17 @@ class Settings:
     """Most points of a curve."""
 
 
-def kept(count: int, points: int) -> list[int]:
-    """Indices of at most `points` of `count` points, denser at the beginning, where our runs are."""
-    return sorted({round((count - 1) * (own / (points - 1)) ** EARLY) for own in range(points)})
+def kept(steps: Floats, mean: Floats, points: int) -> list[int]:
+    """Indices of at most `points` points, such that straight lines between them stay close to all others.
+
+    One after the other, the point that is furthest from the lines so far.
+    """
+    chosen = sorted({0, len(steps) - 1})
+    while len(chosen) < min(points, len(steps)):
+        away = np.abs(mean - np.interp(steps, steps[chosen], mean[chosen]))
+        away[chosen] = -1.0
+        chosen = sorted([*chosen, int(away.argmax())])
+    return chosen
 
 
 def main(settings: Settings) -> None:
@@ -79,9 +90,10 @@ def main(settings: Settings) -> None:
     text = [HEADER + "task,variant,step,mean,spread\n"]
     for names in (METHODS, ABLATIONS):
         for (task, variant), own in sorted(found.items()):
-            for index in kept(len(own), settings.points) if variant in names else ():
-                step, mean, spread = sorted(own)[index]
-                text.append(f"{task},{names[variant]},{step},{mean:.4g},{spread:.3g}\n")
+            if variant in names:
+                points = np.array(sorted(own))
+                for step, mean, spread in points[kept(points[:, 0], points[:, 1], settings.points)]:
+                    text.append(f"{task},{names[variant]},{step:.0f},{mean:.4g},{spread:.3g}\n")
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text("".join(text), encoding="utf-8")
 

@@ -27,6 +27,8 @@ class Settings:
     """Folder of the pages."""
     check: bool = False
     """Write nothing; compare."""
+    redraw: bool = False
+    """Draw pictures again whose data are the same, after a change of how they look."""
 
 
 def main(settings: Settings) -> None:
@@ -35,7 +37,7 @@ def main(settings: Settings) -> None:
         if settings.check:
             found = differences(settings.results, settings.out)
             sys.exit("\n".join([*found, "run `make results`"]) if found else 0)
-        for path in write_pages(settings.results, settings.out):
+        for path in write_pages(settings.results, settings.out, redraw=settings.redraw):
             print(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
     except ValueError as error:
         sys.exit(str(error))

@@ -8,7 +8,7 @@ from matplotlib import image
 
 from sasr.report import figures, stats
 from sasr.report.collect import Collection
-from sasr.report.reference import like, read_reference
+from sasr.report.reference import at, like, read_reference, until
 from sasr.report.summary import summarise
 
 from .synthetic import make_result
@@ -120,3 +120,17 @@ def test_the_success_rate_along_a_feature_is_its_mean_in_each_bin() -> None:
     assert [own.get_title() for own in figure.axes[:2]] == ["early", "late"]
     with pytest.raises(ValueError, match="no stages"):
         figures.shaping_along_feature([])
+
+
+def test_a_reference_is_cut_between_its_points_and_unknown_beyond_them(tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text("# for readers\n# more\n" + CSV)
+    curve = read_reference(tmp_path / "curves.csv")["AntStand"]["sasr"]
+    part = until(curve, 2_500)
+    assert part.steps.tolist() == [0.0, 2_500.0]
+    assert part.mean.tolist() == [1.0, 25.5]
+    assert until(curve, 9_000) is curve
+    assert at(curve, 2_500) == 25.5
+    assert np.isnan(at(curve, 5_001))
+    (tmp_path / "curves.csv").write_text("# for readers\n" + CSV + "AntStand,sasr,many,1,1\n")
+    with pytest.raises(ValueError, match="line 6"):
+        read_reference(tmp_path / "curves.csv")

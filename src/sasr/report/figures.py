@@ -167,7 +167,7 @@ def visits(found: Visits) -> Any:
     """Where a run has been, from counts."""
     # Logarithms: a few states near the start are visited far more often than all others.
     shown = np.log1p(found.density)
-    figure, axes = _grid(len(shown), min(4, len(shown)))
+    figure, axes = _grid(len(shown), 5 if len(shown) == 5 else 4)
     extent = (found.x[0], found.x[-1], found.y[0], found.y[-1])
     image: Any = None
     for index, (panel, own) in enumerate(zip(axes, shown, strict=True)):
@@ -195,7 +195,7 @@ def along_feature(found: Along) -> Any:
     for index, title in enumerate(found.stages):
         above, below = axes[index], axes[stages + index]
         counts = np.ma.masked_equal(found.counts[index], 0)
-        above.pcolormesh(found.x, found.y, counts, cmap="magma", rasterized=True)
+        above.pcolormesh(found.x, found.y, counts, cmap="magma_r", norm="log", rasterized=True)
         above.set_title(title, fontsize=9)
         below.plot(centres, found.rate[index], color=LIGHT[0], linewidth=1.6)
         below.set(xlim=(found.x[0], found.x[-1]), ylim=(-0.02, 1.02))

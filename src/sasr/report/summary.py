@@ -71,12 +71,22 @@ class Summary(NamedTuple):
 def summarise(found: Collection, *, seed: int = 0, draws: int = stats.DRAWS) -> Summary:
     """The figures of everything that was found; intervals depend on the seed alone."""
     tasks, methods = found.tasks, found.methods
-    scale = {task: _scale([own for own in found.results if own.task == task]) for task in tasks}
-    ends = {task: min(own.steps for own in found.results if own.task == task) for task in tasks}
-    cells = {(own.task, own.method): _cell(own, ends[own.task], scale[own.task], seed, draws) for own in found.results}
+    scale = _scales(found)
+    cells = cells_of(found, seed=seed, draws=draws)
     strata = {method: _strata(method, tasks, cells, scale) for method in methods}
     aggregates = [_aggregate(method, strata[method], strata[methods[0]], seed, draws) for method in methods]
     return Summary(tasks, methods, cells, scale, aggregates)
+
+
+def cells_of(found: Collection, *, seed: int = 0, draws: int = stats.DRAWS) -> dict[tuple[str, str], Cell]:
+    """The figures of every method on every task, without those over all tasks, which take longer."""
+    scale = _scales(found)
+    ends = {task: min(own.steps for own in found.results if own.task == task) for task in found.tasks}
+    return {(own.task, own.method): _cell(own, ends[own.task], scale[own.task], seed, draws) for own in found.results}
+
+
+def _scales(found: Collection) -> dict[str, tuple[float, float]]:
+    return {task: _scale([own for own in found.results if own.task == task]) for task in found.tasks}
 
 
 def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:

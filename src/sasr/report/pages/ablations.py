@@ -16,7 +16,7 @@ from sasr.report.pages.page import Page, Picture, curves_drawn, digest, file_nam
 from sasr.report.pages.rows import Row, gaps_and_remarks, method_table, rows_of
 from sasr.report.reference import Reference
 from sasr.report.store import Result, SeedResult
-from sasr.report.summary import summarise
+from sasr.report.summary import cells_of
 from sasr.report.tables import Entry, Table, ablation_table, area_entry, digits_for
 
 ABLATIONS = "ablations"
@@ -50,7 +50,7 @@ def _section(store: Store, name: str, found: Collection) -> tuple[list[str], Pic
     methods = methods_of(read_suite(name))
     order = [own for own in methods if own in found.methods]
     order += [own for own in found.methods if own not in methods]
-    cells = summarise(found).cells
+    cells = cells_of(found)
     variants = {
         method: {task: cells[task, method] for task in found.tasks if (task, method) in cells} for method in order
     }
@@ -87,8 +87,8 @@ def plan_page(store: Store, name: str, about: str) -> Page | None:
     changes: dict[str, Seeds] = {}
     for method in (own for own in names if own != base):
         pair = {task: _pair(both, task, base, method) for task in tasks if both.cell(task, method)}
-        if pair:
-            changes[method] = pair
+        if any(pair.values()):
+            changes[method] = {task: own for task, own in pair.items() if own}
     picture = Picture(
         f"{file_name(name)}.png",
         digest(name, [[own, task, curves_drawn(part)] for own, pair in changes.items() for task, part in pair.items()]),
@@ -101,7 +101,7 @@ def plan_page(store: Store, name: str, about: str) -> Page | None:
         "",
     ]
     for task, lot in rows.items():
-        table = method_table(lot, title=task, base=base)
+        table = method_table(lot, title="Final and over the whole run", base=base)
         lines += [f"## {task}", "", table.to_markdown(), *_closing(found[task])]
     caption = f"Return of evaluations, mean ± standard error over seeds. Each row of panels has {base} and one change."
     known = {f"{task}/{row.method}": row for task, lot in rows.items() for row in lot}
@@ -111,7 +111,8 @@ def plan_page(store: Store, name: str, about: str) -> Page | None:
 
 def _pair(found: Collection, task: str, base: str, method: str) -> dict[str, Sequence[SeedResult]]:
     cells = [(name, found.cell(task, name)) for name in (base, method)]
-    return {name: [seed for seed in own.seeds if seed.steps] for name, own in cells if own}
+    drawn = {name: [seed for seed in own.seeds if seed.steps] for name, own in cells if own}
+    return {name: seeds for name, seeds in drawn.items() if seeds}
 
 
 def _seeds(found: Collection, order: Sequence[str]) -> Seeds:
@@ -120,7 +121,9 @@ def _seeds(found: Collection, order: Sequence[str]) -> Seeds:
         task: {method: [seed for seed in own.seeds if seed.steps] for method, own in row if own}
         for task, row in cells.items()
     }
-    return {task: {name: seeds for name, seeds in row.items() if seeds} for task, row in drawn.items()}
+    return {
+        task: {name: seeds for name, seeds in row.items() if seeds} for task, row in drawn.items() if any(row.values())
+    }
 
 
 def _authors(curves: Mapping[str, Reference], methods: Mapping[str, Method]) -> dict[str, Reference]:
@@ -155,4 +158,5 @@ def _first(suite: str) -> str:
 
 def _closing(results: Sequence[Result]) -> list[str]:
     odd = gaps_and_remarks(results)
-    return [*(["What is missing or odd:", "", *odd, ""] if odd else []), *provenance(results)]
+    missing = ["What is missing or odd:", "", *odd, ""] if odd else []
+    return [*missing, "Where the figures are from:", "", *provenance(results)]

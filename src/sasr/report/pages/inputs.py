@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -39,7 +38,7 @@ class Store:
     notes: dict[str, str] = field(default_factory=dict)
     """What people wrote, by page."""
     plans: dict[str, Plan] = field(default_factory=dict)
-    """Plans in the folder, by name."""
+    """Plans in the folder that take a method apart, by name."""
     analyses: list[tuple[str, Analysis]] = field(default_factory=list)
     """What single runs went through, by file."""
 
@@ -58,7 +57,8 @@ def read_store(folder: str | Path) -> Store:
     place = Path(folder)
     if not place.is_dir():
         raise ValueError(f"{folder} is not a folder; give the one that `sasr compare --save` writes to")
-    plans = {path.stem: read_plan(path) for path in sorted((place / "plans").glob("*.toml"))}
+    every = {path.stem: read_plan(path) for path in sorted((place / "plans").glob("*.toml"))}
+    plans = {name: plan for name, plan in every.items() if takes_apart(plan)}
     paper, curves = place / "reference" / "paper.toml", place / "reference" / "authors.csv"
     results, problems = _results(place)
     analyses, more = read_analyses(place / "analysis")
@@ -87,8 +87,7 @@ def grouped(results: Iterable[tuple[str, Result]], plans: Mapping[str, Plan]) ->
     names, owners = [MAIN, *own_suites, *plans], _owners(plans)
     parts: dict[str, list[tuple[str, Result]]] = defaultdict(list)
     for folder, result in results:
-        told = re.match(r"sasr compare ([\w-]+)", result.command)
-        asked = told[1] if told and told[1] in own_suites else MAIN
+        asked = next((word for word in result.command.split() if word in own_suites), MAIN)
         # The folder MAIN is no folder of its own: what lies there is told by its name.
         parts[folder if folder and folder in names else owners.get(result.method, asked)].append((folder, result))
     return {
@@ -100,6 +99,14 @@ def grouped(results: Iterable[tuple[str, Result]], plans: Mapping[str, Plan]) ->
 def methods_of(plan: Plan) -> dict[str, Method]:
     """The methods of a plan by name, in its order."""
     return {cell.method.name: cell.method for cell in plan.cells}
+
+
+def takes_apart(plan: Plan) -> bool:
+    """Whether a plan's own methods are all variants of its first one, a built-in SASR; others add to the comparison."""
+    first, *others = methods_of(plan).values()
+    own = [method for method in others if method.name not in built_in_methods()]
+    alike = all((method.shaper, method.agent) == (first.shaper, first.agent) for method in own)
+    return first.shaper == "sasr" and first.name in built_in_methods() and bool(own) and alike
 
 
 def authors_name(method: Method, curves: Iterable[str]) -> str:

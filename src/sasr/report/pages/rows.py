@@ -13,7 +13,7 @@ from sasr.report.collect import Collection
 from sasr.report.reference import Reference, at, like
 from sasr.report.stats import Estimate
 from sasr.report.store import Result
-from sasr.report.summary import NOTHING, Cell, summarise
+from sasr.report.summary import NOTHING, Cell, cells_of
 from sasr.report.tables import Entry, Table, digits_for
 
 FINAL, AUTHORS = "final, mean ± s.e.", "authors' curve there"
@@ -38,6 +38,8 @@ class Row(NamedTuple):
     """The authors' curve of this method where ours ends."""
     paper: float
     """The paper's Table 1."""
+    digits: int
+    """After the point of returns, the same in all rows of a task."""
 
     @property
     def result(self) -> Result:
@@ -64,8 +66,9 @@ def rows_of(
         paper: The paper's Table 1 by method.
         seed: Of all bootstrap intervals.
     """
-    found = summarise(Collection(list(results)), seed=seed).cells
+    found = cells_of(Collection(list(results)), seed=seed)
     cells = {own.method: found[own.task, own.method] for own in results}
+    sizes = [abs(own) for cell in cells.values() for own in (cell.mean, cell.area) if math.isfinite(own)]
     rows = []
     for method, cell in cells.items():
         took = [stats.steps_to_threshold(own.steps, own.returns, threshold) for own in cell.result.seeds if own.steps]
@@ -84,6 +87,7 @@ def rows_of(
                 better_area=_better(cell.areas, other.areas, seed) if other else NOTHING,
                 authors=at(curve, cell.result.steps) if curve else math.nan,
                 paper=like_paper(method, paper or {}),
+                digits=digits_for(max(sizes, default=0.0)),
             )
         )
     return rows
@@ -91,7 +95,7 @@ def rows_of(
 
 def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float = math.nan) -> Table:
     """Methods on one task with intervals; columns that nothing is known for are left out."""
-    digits = _digits(rows)
+    digits = rows[0].digits if rows else 2
     end = min((row.result.steps for row in rows), default=0)
     reach = {f"steps to {threshold:g}": [_reach(row) for row in rows]} if not math.isnan(threshold) else {}
     columns: dict[str, list[Entry]] = {
@@ -124,9 +128,12 @@ def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float
 
 
 def gaps_and_remarks(results: Iterable[Result]) -> list[str]:
-    """What is missing or odd, a line for each result that has any."""
-    told = [(own, [*own.gaps, *own.remarks]) for own in results]
-    return [f"- {own.method} on {own.task}: {'; '.join(words)}." for own, words in told if words]
+    """What is missing or odd, a line for all results of a task of which the same is to be said."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for own in results:
+        if words := "; ".join([*own.gaps, *own.remarks]):
+            told.setdefault((own.task, words), []).append(f"`{own.method}`")
+    return [f"- {', '.join(methods)} on {task}: {words}." for (task, words), methods in told.items()]
 
 
 def marks(cell: Cell) -> str:
@@ -151,7 +158,7 @@ def like_paper(method: str, paper: Mapping[str, float]) -> float:
 
 def figures_of(row: Row) -> dict[str, str]:
     """What a note can say about a row, as it stands in tables."""
-    digits = _digits([row])
+    digits = row.digits
     return {
         "final": Entry(row.cell.mean, row.cell.error, digits=digits).text(),
         "iqm": _interval(row.cell.iqm, digits).text(),
@@ -188,8 +195,3 @@ def _reach(row: Row) -> Entry:
 
 def _known(entry: Entry) -> bool:
     return isinstance(entry.value, str) or not math.isnan(entry.value)
-
-
-def _digits(rows: Iterable[Row]) -> int:
-    sizes = [abs(own) for row in rows for own in (row.cell.mean, row.area.value) if math.isfinite(own)]
-    return digits_for(max(sizes, default=0.0))

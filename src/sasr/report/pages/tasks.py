@@ -11,7 +11,7 @@ from sasr.report.pages.notes import in_short
 from sasr.report.pages.page import Page, Picture, curves_drawn, digest, file_name, provenance
 from sasr.report.pages.rows import Row, gaps_and_remarks, marks, marks_told, method_table, rows_of
 from sasr.report.reference import Reference
-from sasr.report.tables import Entry, Table, digits_for
+from sasr.report.tables import Entry, Table
 from sasr.tasks.catalogue import BY_NAME, VARIANTS, full_id
 
 BASE = "sac"
@@ -20,7 +20,7 @@ INDEX = "README"
 _ADD = """\
 Everything here is drawn by `make results` from [results/](../../results/README.md), which `sasr compare --save` writes
 to. Intervals are 95 % bootstrap intervals over seeds, *s.e.* is the standard error over seeds, *IQM* the interquartile
-mean; the final return of a seed is its mean over 100 episodes of evaluation after training.\
+mean; the final return of a seed is its mean over episodes of evaluation after training, 100 if not said otherwise.\
 """
 
 
@@ -65,7 +65,7 @@ def task_page(store: Store, task: str, rows: Mapping[str, list[Row]]) -> Page:
         caption += (
             " Dashed: the authors' logged curves, returns in training, in the colour of the method they belong to."
         )
-    table = method_table(own, title=f"{task}, final and over the whole run", base=BASE, threshold=threshold)
+    table = method_table(own, title="Final and over the whole run", base=BASE, threshold=threshold)
     odd = gaps_and_remarks(row.result for row in own)
     return Page(
         name=file_name(task),
@@ -116,15 +116,14 @@ def _overview(rows: Mapping[str, list[Row]]) -> Table:
     lines = []
     for task, own in rows.items():
         best = max((row.cell.mean for row in own if not math.isnan(row.cell.mean)), default=math.nan)
-        digits = digits_for(max((abs(row.cell.mean) for row in own if not math.isnan(row.cell.mean)), default=0.0))
         for index, row in enumerate(own):
             cell, iqm = row.cell, row.cell.iqm
             lines.append(
                 (
                     Entry(f"[{task}]({file_name(task)}.md)" if index == 0 else ""),
                     Entry(row.method, mark=marks(cell)),
-                    Entry(cell.mean, cell.error, digits=digits, best=cell.mean == best and len(own) > 1),
-                    Entry(iqm.value, low=iqm.low, high=iqm.high, digits=digits),
+                    Entry(cell.mean, cell.error, digits=row.digits, best=cell.mean == best and len(own) > 1),
+                    Entry(iqm.value, low=iqm.low, high=iqm.high, digits=row.digits),
                     Entry(str(len(cell.scores))),
                     Entry(f"{row.result.steps:,}"),
                 )

@@ -39,8 +39,19 @@ def pages_of(folder: str | Path) -> list[Page]:
     return pages
 
 
-def write_pages(folder: str | Path, out: str | Path) -> list[Path]:
-    """Write all pages and pictures; those of an earlier call that are no more are removed. The paths written."""
+def write_pages(folder: str | Path, out: str | Path, *, redraw: bool = False) -> list[Path]:
+    """Write all pages and pictures; those of an earlier call that are no more are removed.
+
+    A picture whose data are the same stays as it is, because another matplotlib would give it other bytes.
+
+    Args:
+        folder: The results.
+        out: Where pages go.
+        redraw: Draw all pictures again, as after a change of how they look.
+
+    Returns:
+        The paths of everything that belongs there.
+    """
     place = Path(out)
     pages = pages_of(folder)  # whatever is wrong is told before anything changes
     check_writable(place)
@@ -48,7 +59,7 @@ def write_pages(folder: str | Path, out: str | Path) -> list[Path]:
     for page in pages:
         for picture in page.pictures:
             path = place / picture.file
-            if not path.exists() or png_data(path) != picture.data:
+            if redraw or not path.exists() or png_data(path) != picture.data:
                 save_png(picture.draw(), path, data=picture.data)
             written.append(path)
         write_whole(place / f"{page.name}.md", page.text)
