@@ -1,4 +1,4 @@
-"""Who finds the goal of TwoRooms: every reward shaper and none, ten seeds of each as one population.
+"""Who finds the goal of TwoRooms: every reward shaper, NoisyNet and none, ten seeds of each as one population.
 
 python -m benchmarks.discovery --label 2-cores
 """
@@ -6,9 +6,10 @@ python -m benchmarks.discovery --label 2-cores
 from __future__ import annotations
 
 import functools
+import json
 import multiprocessing
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,24 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.machine import machine, save
+from benchmarks.machine import RESULTS, machine, save
 from sasr.agents import SacConfig
 from sasr.shaping.registry import NONE, SHAPERS
 from sasr.training import TrainConfig, Trainer
+
+NOISY = "noisynet"
+"""No shaper, and noise in the weights of SAC's actor."""
+CONTENDERS = (NONE, NOISY, *SHAPERS)
 
 
 @dataclass(frozen=True)
 class Settings:
     label: str = "local"
     """Ends the name of the result file; say which machine."""
-    shapers: tuple[str, ...] = (NONE, *SHAPERS)
-    """Names of the reward shapers, each with its default settings."""
+    shapers: tuple[str, ...] = CONTENDERS
+    """Names of the reward shapers, each with its default settings; noisynet is SAC with noise in its actor."""
+    add: bool = False
+    """Keep what the result file has of others; each run names its commit, so they may be of several."""
     seeds: int = 10
     """Members of each population."""
     first_seed: int = 0
@@ -52,7 +59,7 @@ class Settings:
 
 
 def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
-    width = settings.hidden
+    width, kind = settings.hidden, NONE if shaper == NOISY else shaper
     agent = SacConfig(
         hidden=(width, width),
         batch_size=settings.batch_size,
@@ -60,8 +67,9 @@ def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
         temperature_lr=settings.temperature_lr,
         critic_lr=1e-3,
         actor_lr=1e-3,
+        exploration="noisy" if shaper == NOISY else "gaussian",
     )
-    known = set() if shaper == NONE else {field.name for field in fields(SHAPERS[shaper].config)}
+    known = set() if kind == NONE else {field.name for field in fields(SHAPERS[kind].config)}
     if "hidden" in known:
         options = {"hidden": (width, width)} | options
     elif "width" in known:
@@ -70,8 +78,8 @@ def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
         task="TwoRooms",
         agent="sac",
         agent_config=agent,
-        shaper=shaper,
-        shaper_config=SHAPERS[shaper].config(**options) if options else None,
+        shaper=kind,
+        shaper_config=SHAPERS[kind].config(**options) if options else None,
         seeds=tuple(range(settings.first_seed, settings.first_seed + settings.seeds)),
         steps=settings.steps,
         workers=0,
@@ -103,13 +111,30 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def stored_runs(settings: Settings) -> list[dict[str, Any]]:
+    """What the result file has of shapers that are not run now; only runs of the same settings may stand together."""
+    path = RESULTS / f"discovery-{settings.label}.json"
+    if not settings.add or not path.exists():
+        return []
+    figures = json.loads(path.read_text())["figures"]
+    free = ("shapers", "add", "workers")
+    ours, theirs = (
+        {k: v for k, v in each.items() if k not in free} for each in (asdict(settings), figures["settings"])
+    )
+    if ours != theirs:
+        raise ValueError(f"{path.name} has runs of {theirs}, which are not these settings; give another --label")
+    return [run for run in figures["runs"] if run["shaper"] not in settings.shapers]
+
+
 def main(settings: Settings) -> None:
-    where, runs = machine(), []
+    where, runs = machine(), stored_runs(settings)
     with multiprocessing.get_context("spawn").Pool(settings.workers, _one_thread) as pool:
         found = pool.imap_unordered(functools.partial(train, settings=settings), settings.shapers)
         for run in track(found, total=len(settings.shapers), description="training"):
-            runs = sorted([*runs, run], key=lambda each: settings.shapers.index(each["shaper"]))
-            path = save(f"discovery-{settings.label}", {"settings": asdict(settings), "runs": runs}, where)
+            run["commit"] = where["commit"]
+            runs = sorted([*runs, run], key=lambda each: CONTENDERS.index(each["shaper"]))
+            said = replace(settings, shapers=tuple(each["shaper"] for each in runs))
+            path = save(f"discovery-{settings.label}", {"settings": asdict(said), "runs": runs}, where)
     table = Table(title=f"TwoRooms, {settings.seeds} seeds, {settings.steps:,} steps of each")
     for column in ("shaper", "found the other room", "found the goal", "first time, median step", "goals a seed"):
         table.add_column(column, justify="left" if column == "shaper" else "right")
