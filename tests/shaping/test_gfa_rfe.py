@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
+import gymnasium as gym
 import pytest
 import torch
 from torch import Tensor, nn
 
-from sasr import Host
+from sasr import Batch, Host
 from sasr.shaping.gfa_rfe import GfaRfe
 from tests.conftest import box
 from tests.shaping.learners import Leaning, batch_of, host_of, make, make_steps, trained
@@ -80,7 +83,7 @@ def test_learning_equals_plain_networks_with_an_adam_each() -> None:
 
 def test_the_bonus_is_the_deviation_of_the_targets_within_its_limits() -> None:
     host = host_of()
-    shaper = trained("gfa_rfe", host, weight=0.1)
+    shaper = trained("gfa_rfe", host, weight=0.1, normaliser="none")
     batch = batch_of(make_steps(host, 40))
     x = torch.cat([batch.obs, batch.action], -1)
     expected = 0.1 * 2.0 * shaper.targets(x).std(0, unbiased=True)
@@ -132,12 +135,12 @@ def test_networks_agree_where_they_have_learned() -> None:
 
 def test_two_phases_pay_the_bonus_alone_and_then_nothing() -> None:
     host = host_of()
-    shaper, steps = make("gfa_rfe", host, explore_steps=30), make_steps(host, 40)
+    shaper, steps = make("gfa_rfe", host, explore_steps=30, normaliser="none"), make_steps(host, 40)
     batch = batch_of(steps)._replace(reward=torch.full((3, 16), 5.0))
     for step in steps[:30]:
         shaper.observe(step)
     total = batch.reward + shaper.shape(batch)
-    expected = 0.1 * shaper.bonus(torch.cat([batch.obs, batch.action], -1))
+    expected = 0.5 * shaper.bonus(torch.cat([batch.obs, batch.action], -1))
     torch.testing.assert_close(total, expected, rtol=0, atol=1e-6)
     shaper.observe(steps[30])
     assert (shaper.shape(batch) == 0.0).all()
@@ -149,4 +152,39 @@ def test_targets_follow_all_networks_slowly() -> None:
     slow = [own.clone() for own in shaper.targets.parameters()]
     shaper.update(batch_of(make_steps(host, 40)))
     for before, after, fast in zip(slow, shaper.targets.parameters(), shaper.ensemble.parameters(), strict=True):
-        torch.testing.assert_close(after, before + 0.005 / 4 * (fast - before), rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(after, before + 0.05 / 4 * (fast - before), rtol=1e-5, atol=1e-7)
+
+
+def room(place: float, g: torch.Generator) -> Batch:
+    """Steps of 0.05 from anywhere in a room of size 1 whose near wall is at x = `place`."""
+    obs, action = torch.rand(2, 64, 2, generator=g), torch.rand(2, 64, 2, generator=g) * 2 - 1
+    after = (obs + 0.05 * action).clamp(0.0, 1.0)
+    shift = torch.tensor([place, 0.0])
+    none = torch.zeros(2, 64)
+    return Batch(obs + shift, action, none, after + shift, none.bool())
+
+
+def at_home(updates: int, **options: Any) -> tuple[GfaRfe, torch.Generator]:
+    """Default settings but for the width and `options`, after updates in one room."""
+    shaper, g = GfaRfe(width=64, **options), torch.Generator().manual_seed(0)
+    space = gym.spaces.Box(-1.0, 1.0, (2,))
+    shaper.bind(Host(observation_space=box(2), action_space=space, seeds=(0, 1), policy=Leaning(space)))
+    for _ in range(updates):
+        shaper.update(room(0.0, g))
+    return shaper, g
+
+
+def test_a_room_that_was_never_seen_pays_more_after_a_few_episodes_of_updates() -> None:
+    """With the released step sizes the ensemble had hardly moved by then, and both rooms paid the same."""
+    shaper, g = at_home(500)
+    known, unknown = (shaper.shape(room(place, g)).mean(1) for place in (0.0, 1.5))
+    assert (unknown > 1.25 * known).all()
+
+
+@pytest.mark.parametrize("confidence", [2.0, 0.02])
+def test_a_typical_bonus_adds_up_to_its_weight_over_the_horizon_however_well_the_ensemble_agrees(
+    confidence: float,
+) -> None:
+    shaper, g = at_home(20, confidence=confidence, weight=0.5, learning_rate=0.0)
+    paid = torch.stack([shaper.shape(room(0.0, g)).mean(1) for _ in range(10)]).mean(0)
+    torch.testing.assert_close(100.0 * paid, torch.full((2,), 0.5), rtol=0.02, atol=0.0)

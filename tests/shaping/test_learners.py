@@ -286,6 +286,7 @@ def test_an_option_of_another_method_is_sent_there(name: str, option: str, messa
         ("gfa_rfe", {"networks": 1}),
         ("gfa_rfe", {"deviation_min": 0.0}),
         ("gfa_rfe", {"explore_steps": -1}),
+        ("gfa_rfe", {"horizon_discount": 1.0}),
         ("rosa", {"components": 128}),
         ("rosa", {"stop_probability": 0.0}),
         ("rosa", {"first_temperature": 0.0}),

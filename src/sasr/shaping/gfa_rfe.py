@@ -1,7 +1,8 @@
 """GFA-RFE: pay for what an ensemble of value functions does not agree on (Zhang et al., 2024).
 
 The ensemble learns the value of its own disagreement, one network at a time, and weighs a sample by how certain its
-target is. Here it stands beside the agent, whose critics learn the environment's reward and the bonus together.
+target is. Here it stands beside the agent, whose critics learn the environment's reward and the bonus together; so
+what is paid has a scale of its own, which the published form, where the bonus is all the reward there is, does not need.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
+from sasr.errors import unknown_name
+from sasr.evidence.moments import RecentSum
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.eyes import Eyes
 from sasr.networks.layers import PopulationLinear, linear
 from sasr.randomness import MemberStreams
 from sasr.shaping.borders import BoundShaper, check_rates, check_share, check_sizes
-from sasr.shaping.novelty import check_weight
+from sasr.shaping.novelty import check_weight, spread
 from sasr.shaping.options import settings_of
 
 CPU = torch.device("cpu")
@@ -30,28 +33,34 @@ _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
 
 @dataclass(frozen=True, kw_only=True)
 class GfaRfeConfig:
-    """Settings of GFA-RFE beside an agent that learns from replay; the constants are those of the released code."""
+    """Settings of GFA-RFE beside an agent that learns from replay; `RELEASED` are those of the released code."""
 
-    weight: float = 0.1
-    """Weight of the bonus, which is in [0, bonus_max]; 0 is the plain agent."""
+    weight: float = 0.5
+    """Weight of the bonus: what a typical one adds up to over the horizon; 0 is the plain agent."""
+    normaliser: Literal["replay", "none"] = "replay"
+    """What the bonus is divided by before it is paid: its recent mean over sampled steps, as a sum over the horizon
+    (replay), or nothing, as published. The ensemble learns the value of the bonus as it is."""
+    horizon_discount: float = 0.99
+    """The discount γ of that sum, in [0, 1)."""
     networks: int = 10
     """Value functions K in the ensemble, at least 2."""
     width: int = 256
     """Units of their hidden layers; the released code has 1024."""
-    learning_rate: float = 1e-4
-    """Adam's step size for the one that learns."""
+    learning_rate: float = 1e-3
+    """Adam's step size for the one that learns; the released 1e-4 is for half a million updates on batches of 1024."""
     confidence: float = 2.0
     """c: the bonus is c times the ensemble's standard deviation."""
     bonus_max: float = 10.0
-    """The largest bonus before it is weighted."""
+    """The largest bonus before it is divided and weighted."""
     value_max: float = 500.0
     """The largest value that the ensemble is taught."""
     deviation_min: float = 0.1
     """Samples are weighed by one over the square of their target's deviation, which is taken to be at least this."""
     deviation_max: float = 10.0
     """And at most this."""
-    tau: float = 0.005
-    """Share of the ensemble that moves into its targets in K updates, in (0, 1]."""
+    tau: float = 0.05
+    """Share of the ensemble that moves into its targets in K updates, in (0, 1]; with 10 networks 0.05 is the pace of
+    SAC's own targets, and the released code has 0.01."""
     explore_steps: int = 0
     """Steps of each member in which the bonus is all the reward there is, and after which there is none; 0: both."""
     compat: bool = False
@@ -62,6 +71,10 @@ class GfaRfeConfig:
         check_sizes(self, "width")
         check_share(self, "tau")
         check_rates(self, "learning_rate", "confidence", "bonus_max", "value_max")
+        if self.normaliser not in ("replay", "none"):
+            raise unknown_name("normaliser", self.normaliser, ("replay", "none"))
+        if not 0.0 <= self.horizon_discount < 1.0:
+            raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the usual one")
         if self.networks < 2:
             raise ValueError(f"networks={self.networks} can't disagree; take at least 2, the released code has 10")
         if not 0.0 < self.deviation_min <= self.deviation_max:
@@ -70,6 +83,10 @@ class GfaRfeConfig:
             )
         if self.explore_steps < 0:
             raise ValueError(f"explore_steps={self.explore_steps} must not be negative; 0 pays reward and bonus")
+
+
+RELEASED = GfaRfeConfig(weight=1.0, normaliser="none", width=1024, learning_rate=1e-4, tau=0.01, compat=True)
+"""What the released code runs, as far as one step at a time can be that: it has three-step returns."""
 
 
 class Ensemble(nn.Module):
@@ -178,6 +195,7 @@ class GfaRfe(BoundShaper):
         self.adam = TurnAdam(self.ensemble, lr=config.learning_rate, together=config.compat)
         # All value functions of a member see pictures through the same eyes; whoever's turn it is trains them.
         self.eyes_adam = Adam(list(self.eyes.parameters()), lr=config.learning_rate)
+        self.scale = RecentSum(host.members, discount=config.horizon_discount, device=device)
         self.register_buffer("turn", torch.zeros(1, dtype=torch.int64, device=device))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
         self.streams = MemberStreams(host.seeds, "gfa_rfe/update", device)
@@ -192,9 +210,11 @@ class GfaRfe(BoundShaper):
 
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
-        """Weight · c · the ensemble's deviation for every sampled state and action, (P, B)."""
+        """Weight · c · the ensemble's deviation for every sampled state and action, over its scale, (P, B)."""
         self.check_batch(batch)
         bonus = self.config.weight * self.bonus(self._seen_by(self.target_eyes, batch.obs, batch.action))
+        if self.config.normaliser == "replay":
+            bonus = bonus / self.scale()
         if not self.config.explore_steps:
             return bonus
         exploring = self.seen <= self.config.explore_steps
@@ -218,8 +238,11 @@ class GfaRfe(BoundShaper):
         loss = self.fit(
             self._seen_by(self.eyes, batch.obs, batch.action), target, weight=deviation.square().reciprocal()
         )
+        self.scale.follow(bonus)
         return {
             "deviation": bonus.mean(1) / max(self.config.confidence, 1e-12),
+            "novelty_spread": spread(bonus),
+            "bonus_scale": self.scale()[:, 0],
             "bonus_at_limit": (bonus >= self.config.bonus_max).float().mean(1),
             "intrinsic_value": target.mean(1),
             "ensemble_loss": loss,
