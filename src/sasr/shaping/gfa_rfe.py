@@ -2,7 +2,7 @@
 
 The ensemble learns the value of its own disagreement, one network at a time, and weighs a sample by how certain its
 target is. Here it stands beside the agent, whose critics learn the environment's reward and the bonus together; so
-what is paid has a scale of its own, which the published form, where the bonus is all the reward there is, does not need.
+what is paid has a scale of its own, which the published form, where the bonus is all there is, lacks.
 """
 
 from __future__ import annotations
