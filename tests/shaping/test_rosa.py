@@ -43,6 +43,28 @@ def test_shaping_sums_to_nothing_over_every_interval(stop: float, length: int) -
     assert closed >= 4
 
 
+def test_what_is_still_to_be_paid_does_not_depend_on_what_the_agent_does() -> None:
+    """Two futures of one past, to the end of the episode: no action is worth more than another for being shaped."""
+    sums = []
+    for future in (1, 2):
+        host = host_of((0, 1), envs=8, capacity=8 * 40)
+        shaper, past, ahead = (
+            make("rosa", host),
+            make_steps(host, 40, length=40),
+            make_steps(host, 40, length=40, seed=future),
+        )
+        for step in past[:20]:
+            shaper.observe(step)
+        before = shaper.potential.clone()
+        for step in ahead[20:]:
+            shaper.observe(step)
+        paid = by_environment(shaper.paid, envs=8, steps=40)[..., 20:]
+        sums.append((paid * GAMMA ** torch.arange(20)).sum(-1))
+        torch.testing.assert_close(sums[-1], -before / GAMMA, rtol=0, atol=1e-4)
+        assert (before != 0.0).any()
+    torch.testing.assert_close(*sums, rtol=0, atol=1e-4)
+
+
 def test_nothing_is_paid_while_off_except_what_closes_an_interval() -> None:
     shaper, ends = play(stop_probability=0.5)
     paid, decision = by_environment(shaper.paid), by_environment(shaper.decision)
