@@ -156,7 +156,7 @@ def test_the_engines_mountain_car_table_is_what_the_benchmark_printed() -> None:
 
 
 def discovered() -> dict[str, dict[str, Any]]:
-    """The held-out runs of every contender; one that was run again on a CPU, after its defaults changed, is that one."""
+    """The held-out runs of every contender; one run again on a CPU, with new defaults, counts as that one."""
     found: dict[str, dict[str, Any]] = {}
     for name in ("discovery-held-out", "discovery-held-out-cpu"):
         file = stored(name)
