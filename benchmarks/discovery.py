@@ -127,12 +127,14 @@ def stored_runs(settings: Settings) -> list[dict[str, Any]]:
 
 
 def main(settings: Settings) -> None:
-    where, runs = machine(), stored_runs(settings)
+    where = machine()
+    ours: list[dict[str, Any]] = []
+    runs = stored_runs(settings)  # now, so that settings which do not fit are refused before hours of work
     with multiprocessing.get_context("spawn").Pool(settings.workers, _one_thread) as pool:
         found = pool.imap_unordered(functools.partial(train, settings=settings), settings.shapers)
         for run in track(found, total=len(settings.shapers), description="training"):
-            run["commit"] = where["commit"]
-            runs = sorted([*runs, run], key=lambda each: CONTENDERS.index(each["shaper"]))
+            ours.append(run | {"commit": where["commit"]})
+            runs = sorted([*stored_runs(settings), *ours], key=lambda each: CONTENDERS.index(each["shaper"]))
             said = replace(settings, shapers=tuple(each["shaper"] for each in runs))
             path = save(f"discovery-{settings.label}", {"settings": asdict(said), "runs": runs}, where)
     table = Table(title=f"TwoRooms, {settings.seeds} seeds, {settings.steps:,} steps of each")
