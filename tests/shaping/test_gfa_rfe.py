@@ -188,3 +188,17 @@ def test_a_typical_bonus_adds_up_to_its_weight_over_the_horizon_however_well_the
     shaper, g = at_home(20, confidence=confidence, weight=0.5, learning_rate=0.0)
     paid = torch.stack([shaper.shape(room(0.0, g)).mean(1) for _ in range(10)]).mean(0)
     torch.testing.assert_close(100.0 * paid, torch.full((2,), 0.5), rtol=0.02, atol=0.0)
+
+
+@pytest.mark.parametrize("size", [1.0, 0.01])
+def test_samples_whose_targets_are_uncertain_weigh_less_however_well_the_ensemble_agrees(size: float) -> None:
+    shaper, g = at_home(100)
+    with torch.no_grad():
+        for own in shaper.targets.layers[-1].parameters():
+            own.mul_(size)
+    batch = room(0.5, g)
+    deviation = shaper.target(batch, batch.action)[1]
+    own = shaper.targets(torch.cat([batch.next_obs, batch.action], -1)).std(0)
+    weight = deviation.square().reciprocal()
+    assert (weight.std(1) > 0.1 * weight.mean(1)).all()
+    assert all(torch.equal(a.argsort(), b.argsort(descending=True)) for a, b in zip(weight, own, strict=True))

@@ -39,7 +39,8 @@ class GfaRfeConfig:
     """Weight of the bonus: what a typical one adds up to over the horizon; 0 is the plain agent."""
     normaliser: Literal["replay", "none"] = "replay"
     """What the bonus is divided by before it is paid: its recent mean over sampled steps, as a sum over the horizon
-    (replay), or nothing, as published. The ensemble learns the value of the bonus as it is."""
+    (replay), or nothing, as published. The ensemble learns the value of the bonus as it is, but under replay the
+    deviations that samples are weighed by are in units of their mean over the batch."""
     horizon_discount: float = 0.99
     """The discount γ of that sum, in [0, 1)."""
     networks: int = 10
@@ -258,7 +259,11 @@ class GfaRfe(BoundShaper):
         bonus = self.bonus(self._seen_by(self.target_eyes, batch.obs, batch.action))
         ahead = self.targets(self._seen_by(self.target_eyes, batch.next_obs, following))
         value = (bonus + self.discount * ahead.mean(0)).clamp(0.0, self.config.value_max)
-        return value, ahead.std(0).clamp(self.config.deviation_min, self.config.deviation_max), bonus
+        deviation: Tensor = ahead.std(0)
+        if self.config.normaliser == "replay":
+            # In the ensemble's own units all would soon be below the least one, and every sample would weigh the same.
+            deviation = deviation / deviation.mean(1, keepdim=True).clamp(min=1e-12)
+        return value, deviation.clamp(self.config.deviation_min, self.config.deviation_max), bonus
 
     def fit(self, x: Tensor, target: Tensor, *, weight: Tensor) -> Tensor:
         """One step of the network whose turn it is towards targets (P, B); its weighted squared error (P,)."""
