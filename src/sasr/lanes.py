@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 T = TypeVar("T")
-_SECOND = threading.local()  # `busy` on the thread of the second lane
+_HERE = threading.local()  # `busy` where a task runs: tasks within it are done one after the other
 
 
 class _Lanes:
@@ -24,8 +24,7 @@ class _Lanes:
     def __init__(self) -> None:
         self.opened = False
         self.threads = 1  # that torch may use in each lane
-        self.jobs: SimpleQueue[Callable[[], Any]] = SimpleQueue()
-        self.results: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self.jobs: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[Any, BaseException | None]]]] = SimpleQueue()
         self.started = False
 
     def start(self) -> None:
@@ -34,15 +33,15 @@ class _Lanes:
             threading.Thread(target=self._serve, name="sasr-second-lane", daemon=True).start()
 
     def _serve(self) -> None:
-        _SECOND.busy = True
+        _HERE.busy = True
         torch.set_grad_enabled(False)
         while True:
-            job = self.jobs.get()
+            job, answer = self.jobs.get()
             torch.set_num_threads(self.threads)  # of this thread; each has its own number
             try:
-                self.results.put((job(), None))
+                answer.put((job(), None))
             except BaseException as error:
-                self.results.put((None, error))
+                answer.put((None, error))
 
 
 _LANES = _Lanes()
@@ -69,11 +68,14 @@ def side_by_side(tasks: Sequence[Callable[[], T]]) -> list[T]:
     """The results of tasks, every other one done by the second lane if there is one; they must not need gradients."""
     if not _open() or len(tasks) < 2:
         return [task() for task in tasks]
-    _LANES.jobs.put(lambda: [task() for task in tasks[1::2]])
+    answer: SimpleQueue[tuple[list[T], BaseException | None]] = SimpleQueue()
+    _LANES.jobs.put((lambda: [task() for task in tasks[1::2]], answer))
+    _HERE.busy = True
     try:
         own = [task() for task in tasks[::2]]
     finally:
-        other, error = _LANES.results.get()
+        _HERE.busy = False
+        other, error = answer.get()
     if error is not None:
         raise error
     results: list[T] = [own[0]] * len(tasks)
@@ -89,4 +91,4 @@ def halves(count: int) -> list[slice]:
 
 
 def _open() -> bool:
-    return _LANES.opened and not getattr(_SECOND, "busy", False)
+    return _LANES.opened and not getattr(_HERE, "busy", False)

@@ -89,6 +89,8 @@ class PopulationMLP(nn.Module):
 
 def _forward(parts: Sequence[Tensor], weights: list[Tensor], biases: list[Tensor], activation: str) -> Tensor:
     if parts[0].device.type == "cpu" and not torch.compiler.is_compiling():
+        if not torch.is_grad_enabled():
+            return torch.stack([said[-1] for said in _forward_each(joined(parts), weights, biases, activation)])
         outputs: Tensor = _OneByOne.apply(activation, len(parts), *parts, *weights, *biases)  # type: ignore[no-untyped-call]
         return outputs
     x = joined(parts)
@@ -115,11 +117,8 @@ class _OneByOne(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, activation: str, parts: int, *tensors: Tensor) -> Tensor:
         x, depth = joined(tensors[:parts]), (len(tensors) - parts) // 2
-        weights, biases, members = tensors[parts : parts + depth], tensors[parts + depth :], x.unbind()
-        said = [
-            forward_one(members[n % len(members)], own[:depth], own[depth:], activation)
-            for n, own in enumerate(one_by_one(*weights, *biases))
-        ]
+        weights, biases = tensors[parts : parts + depth], tensors[parts + depth :]
+        said = _forward_each(x, weights, biases, activation)
         ctx.activation, ctx.depth, ctx.widths = activation, depth, [own.shape[2] for own in tensors[:parts]]
         ctx.save_for_backward(x, *weights, *(hidden for own in said for hidden in own[:-1]))
         return torch.stack([own[-1] for own in said])
@@ -151,6 +150,16 @@ class _OneByOne(torch.autograd.Function):
 def one_by_one(*stacked: Tensor) -> list[tuple[Tensor, ...]]:
     """Each network's part of tensors (N, …)."""
     return list(zip(*(own.unbind() for own in stacked), strict=True))
+
+
+def _forward_each(
+    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: str
+) -> list[list[Tensor]]:
+    depth, members = len(weights), x.unbind()
+    return [
+        forward_one(members[n % len(members)], own[:depth], own[depth:], activation)
+        for n, own in enumerate(one_by_one(*weights, *biases))
+    ]
 
 
 def empty_gradients(weights: Sequence[Tensor]) -> list[Tensor]:
