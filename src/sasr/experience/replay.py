@@ -211,13 +211,12 @@ class Replay(GrowingModule):
 
     def _rows(self, name: str, place: Tensor) -> Tensor:
         """Entries (P, B, …) of a buffer at places (P, B) among the slots of all members."""
-        flat: Tensor = getattr(self, name).flatten(0, 2)
-        return flat[place]
+        return _take(getattr(self, name).flatten(0, 2), place)
 
     def _next_obs(self, slot: Tensor, place: Tensor) -> Tensor:
         following = self._rows("obs", self.offset + (slot + self.envs) % self.capacity)
         serial = self._rows("aside", place).long()
-        kept = self.finals[serial.clamp(min=0) % len(self.finals)]
+        kept = _take(self.finals, serial.clamp(min=0) % len(self.finals))
         is_aside = (serial >= 0).view(*slot.shape, *(1,) * (following.dim() - 2))
         return torch.where(is_aside, kept, following)  # no branch on the device's data, so nothing waits for it
 
@@ -276,6 +275,11 @@ class Replay(GrowingModule):
 
 
 # ---------------------------------------------------------------- small parts
+
+
+def _take(rows: Tensor, at: Tensor) -> Tensor:
+    """rows[at], which on a CPU takes four times as long."""
+    return rows.index_select(0, at.flatten()).view(*at.shape, *rows.shape[1:])
 
 
 def free_bytes(device: torch.device) -> int:
