@@ -165,6 +165,23 @@ def test_the_discovery_table_is_the_stored_one(page: str) -> None:
         assert line in text
 
 
+@pytest.mark.parametrize(
+    ("label", "row"),
+    [
+        ("16-cores-ant-v5", "Ant-v5, 16 cores of an Intel Xeon"),
+        ("16-cores", "AntStand, 16 cores of an Intel Xeon"),
+        ("2-cores", "AntStand, 2 cores of an AMD EPYC"),
+    ],
+)
+def test_the_environments_table_is_the_stored_one(label: str, row: str) -> None:
+    text, found = (ROOT / "README.md").read_text(), stored(f"environments-{label}")
+    rounds = {name: statistics.median(own) for name, own in found["rounds_per_second"].items()}
+    ours = next(figure for name, figure in rounds.items() if name.startswith("sasr population"))  # the default's is first
+    sync, asynchronous = rounds["gymnasium SyncVectorEnv"], rounds["gymnasium AsyncVectorEnv"]
+    assert f"| {row} | {ours:,.0f} | {sync:,.0f} | {asynchronous:,.0f} |" in text
+    assert found["machine"]["commit"] in text
+
+
 def test_the_throughput_table_on_two_cores_is_the_stored_one() -> None:
     text, found = (ROOT / "docs" / "engine.md").read_text(), stored("throughput-2-cores")
     assert found["machine"]["commit"] in text
