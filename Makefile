@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all check format bench clean
+.PHONY: demo test test-all check format bench results clean
 
 .venv/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"sasr needs Python 3.11 or newer, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -41,6 +41,9 @@ bench: .venv/dev          ## side-by-side speed figures, JSON under benchmarks/r
 	$(BIN)/python -m benchmarks.environments
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.costs
+
+results: .venv/dev        ## docs/results from the folder results/
+	$(BIN)/python docs/write_results_pages.py
 
 clean:
 	rm -rf .venv runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

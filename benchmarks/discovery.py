@@ -47,6 +47,8 @@ class Settings:
     is sought."""
     workers: int = 2
     """Processes; each trains one shaper's population at a time."""
+    device: str = "cpu"
+    """Where the agents learn."""
 
 
 def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
         seeds=tuple(range(settings.first_seed, settings.first_seed + settings.seeds)),
         steps=settings.steps,
         workers=0,
-        device="cpu",
+        device=settings.device,
     )
     first: list[int | None] = [None] * settings.seeds
     goals, crossed = np.zeros(settings.seeds, int), np.full(settings.seeds, settings.steps)

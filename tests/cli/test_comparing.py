@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sasr
+from sasr.cli import comparing
 from sasr.report.store import read_results
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS
@@ -76,6 +77,19 @@ def test_a_cell_that_fails_makes_the_command_fail_and_is_not_saved(
     assert "1 of 2 cells done" in output
     assert "not saved: sac on Broken-v0" in output
     assert [result.task for result in read_results(here / "results").results] == ["Pendulum-v1"]
+
+
+def test_a_result_is_saved_as_soon_as_its_cells_are_done(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken_away(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparing, "_save", taken_away)  # what comes after the last cell never comes
+    with pytest.raises(KeyboardInterrupt):
+        run(capsys, "compare", *TINY, "--on", "inline", "--save")
+    (result,) = read_results(here / "results").results
+    assert len(result.seeds[0].final) == 2
 
 
 @pytest.mark.parametrize(

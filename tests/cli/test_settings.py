@@ -89,6 +89,16 @@ def test_the_command_lists_them_with_the_presets_values(capsys: pytest.CaptureFi
     assert "did you mean 'sasr'" in output
 
 
+def test_an_option_of_the_mechanism_is_a_setting_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = split(["shaper.draw=episode", "shaper.weighting=discounted", "shaper.weight_discount=0.9"])["shaper"]
+    assert applied("shaper", preset_config(), texts) == preset_config(
+        draw="episode", weighting="discounted", weight_discount=0.9
+    )
+    with pytest.raises(ValueError, match="is not state or episode"):
+        applied("shaper", preset_config(), {"draw": "step"})
+    assert "shaper.range_rule fixed Keep f in" in run(capsys, "settings", "sasr")[1]
+
+
 def test_a_setting_of_another_shaper_is_sent_there() -> None:
     with pytest.raises(ValueError, match="'bits' is not one of 'rnd': it belongs to 'explo'"):
         applied("shaper", SHAPERS["rnd"].config(), {"bits": "16"})

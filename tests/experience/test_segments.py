@@ -116,6 +116,23 @@ def test_threshold_for_tasks_whose_reward_is_minus_one_and_zero() -> None:
     assert segment.success
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    rule=st.sampled_from(["episode", "segments", "authors"]),
+    rewards=st.lists(st.sampled_from([0.0, 0.0, 0.0, 1.0]), min_size=1, max_size=80),
+    cut=st.integers(1, 20),
+)
+def test_the_last_rewarded_step_of_a_success_is_marked(rule: str, rewards: list[float], cut: int) -> None:
+    segmenter, closed = make(rule, max_steps=9, mark_hits=True), []
+    for number, reward in enumerate(rewards):
+        items = torch.full((1, 1, 1), float(number))
+        closed += segmenter.add(make_step(items, reward=reward, truncated=number % cut == 0), items)
+    for segment in closed:
+        hits = [i for i, number in enumerate(segment.steps.flatten().int().tolist()) if rewards[number] > 0]
+        assert segment.success == bool(hits)
+        assert not segment.success or segment.last_hit == hits[-1]
+
+
 def test_open_segments_survive_save_and_load() -> None:
     original = make("episode")
     play(original, [0.0] * 100)

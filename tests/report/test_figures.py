@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from matplotlib import image
 
 from sasr.report import figures, stats
 from sasr.report.collect import Collection
-from sasr.report.reference import like, read_reference
+from sasr.report.reference import at, like, read_reference, until
 from sasr.report.summary import summarise
 
 from .synthetic import make_result
@@ -100,6 +101,23 @@ def test_an_ablation_grid_has_a_row_for_each_setting_and_a_column_for_each_task(
     assert [bool(own.lines) for own in figure.axes] == [True, True, False, True]
 
 
+def test_a_change_is_drawn_beside_what_it_changes_as_far_as_both_go(grid: Collection) -> None:
+    whole = figures.panels_of(grid)["AntFar"]
+    base, other = list(whole)[:2]
+    short = [
+        dataclasses.replace(own, steps=own.steps[:3], returns=own.returns[:3], success=own.success[:3])
+        for own in whole[other]
+    ]
+    figure = figures.change_grid(
+        {"more": {base: whole[base], other: whole[other]}, "less": {base: whole[base], other: short}}
+    )
+    drawn = [own for own in figure.axes if own.lines]
+    assert [own.get_title() for own in drawn] == ["more", "less"]
+    assert [len(own.lines) for own in drawn] == [2, 2]
+    assert drawn[1].get_xlim()[1] == short[0].steps[-1] < whole[base][0].steps[-1]
+    assert drawn[0].get_xlim()[1] == whole[base][0].steps[-1]
+
+
 def test_visited_states_are_counted_by_periods() -> None:
     states = np.concatenate([np.full((25_000, 2), 0.25), np.full((10_000, 2), 0.75)])
     figure = figures.visit_density(states, bounds=((0.0, 1.0), (0.0, 1.0)), bins=2)
@@ -120,3 +138,17 @@ def test_the_success_rate_along_a_feature_is_its_mean_in_each_bin() -> None:
     assert [own.get_title() for own in figure.axes[:2]] == ["early", "late"]
     with pytest.raises(ValueError, match="no stages"):
         figures.shaping_along_feature([])
+
+
+def test_a_reference_is_cut_between_its_points_and_unknown_beyond_them(tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text("# for readers\n# more\n" + CSV)
+    curve = read_reference(tmp_path / "curves.csv")["AntStand"]["sasr"]
+    part = until(curve, 2_500)
+    assert part.steps.tolist() == [0.0, 2_500.0]
+    assert part.mean.tolist() == [1.0, 25.5]
+    assert until(curve, 9_000) is curve
+    assert at(curve, 2_500) == 25.5
+    assert np.isnan(at(curve, 5_001))
+    (tmp_path / "curves.csv").write_text("# for readers\n" + CSV + "AntStand,sasr,many,1,1\n")
+    with pytest.raises(ValueError, match="line 6"):
+        read_reference(tmp_path / "curves.csv")

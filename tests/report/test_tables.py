@@ -151,3 +151,8 @@ def test_figures_have_the_digits_that_suit_their_size(level: float, shown: str) 
 
 def test_zero_has_no_sign() -> None:
     assert Entry(-0.001, 0.0).text() == "0.00 ± 0.00"
+
+
+def test_an_interval_may_end_at_never() -> None:
+    assert Entry(200.0, low=100.0, high=math.inf, digits=0).text() == "200 [100, never]"
+    assert Entry(math.inf, low=math.inf, high=math.inf, digits=0).text() == "never [never, never]"

@@ -16,7 +16,7 @@ CUDA = torch.device("cuda")
 
 
 def trained(preset: str, device: torch.device, **options: object) -> SASR:
-    shaper = SASR(preset, retention=1.0, retention_rule="strided", burn_in=0, **options)
+    shaper = SASR(preset, **({"retention": 1.0, "retention_rule": "strided", "burn_in": 0} | options))
     shaper.bind(Host(observation_space=box(20), action_space=box(1), seeds=(1, 2, 3), device=device))
     generator = torch.Generator().manual_seed(0)
     for length, success in ((700, True), (900, False), (1500, False)):
@@ -62,6 +62,41 @@ def test_replayed_graph_draws_fresh_numbers_every_time(preset: str) -> None:
     mean = torch.stack([shaper.shape(batch) for _ in range(200)]).mean(0)
     error = stacked.std(0) / 50**0.5 + 1e-6
     assert ((stacked.mean(0) - mean).abs() < 5 * error).float().mean() > 0.98
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"draw": "episode"},
+        {"reward_scale": "mean", "sample": False},
+        {"range_rule": "observed", "sample": False},
+        {"retention_rule": "adaptive", "retention": 0.5, "sample": False},
+        {"weighting": "discounted", "sample": False},
+        {"weighting": "discounted", "estimator": "squared", "sample": False},
+        {"potential": True, "draw": "episode", "range_rule": "observed", "reward_scale": "largest"},
+    ],
+    ids=str,
+)
+def test_a_captured_shaper_follows_what_it_observes(options: dict[str, object]) -> None:
+    """Eager on the CPU and replayed on the device: alike before and after episodes that move an option's state."""
+    on_cpu, on_gpu = trained("auto", torch.device("cpu"), **options), trained("auto", CUDA, **options)
+    batch = make_batch(torch.randn(3, 256, 20))
+    there = type(batch)(*(x.to(CUDA) for x in batch if x is not None))
+    for _ in range(3):
+        on_gpu.shape(there)
+    graph = torch.cuda.CUDAGraph()
+    for generator in on_gpu.beta_streams.generators:
+        graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        bonus = on_gpu.shape(there)
+    seen = []
+    for reward in (0.0, 3.0, 7.0):
+        graph.replay()
+        torch.testing.assert_close(bonus.cpu(), on_cpu.shape(batch), rtol=1e-3, atol=2e-2)
+        seen.append(bonus.clone())
+        for shaper in (on_cpu, on_gpu):
+            shaper.observe(make_step(torch.ones(3, 1, 20), reward=reward, terminated=True))
+    assert not torch.equal(seen[0], seen[2])
 
 
 def test_a_batch_on_another_device_is_refused() -> None:

@@ -133,7 +133,8 @@ def test_a_run_on_cuda_goes_on_from_its_checkpoint(tmp_path: Path, mode: Mode) -
 
 
 @pytest.mark.parametrize("shaper", ["rnd", "drnd", "explo"])
-def test_shapers_that_pay_for_novelty_are_captured_too(shaper: str) -> None:
+def test_shapers_that_pay_for_novelty_are_captured_too(shaper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(off_policy, "can_compile", lambda device: False)  # as above
     options = {"explo": {"first_states": 50, "bits": 8}}.get(shaper, {"hidden": (32, 32)})
     config = SHAPERS[shaper].config(weight=1.0, **options)
     plain, captured = (trained(mode, shaper=shaper, shaper_config=config) for mode in ("eager", "graph"))

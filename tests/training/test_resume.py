@@ -36,6 +36,19 @@ RUNS: dict[str, dict[str, Any]] = {
         **shaped("auto"),
     },
     "exact": shaped("paper", estimator="exact", bandwidth="median"),
+    "options": shaped(
+        "auto",
+        draw="episode",
+        range_rule="observed",
+        reward_scale="mean",
+        retention_rule="adaptive",
+        weighting="discounted",
+    ),
+    "potential": {
+        "agent": "ppo",
+        "agent_config": PpoConfig(rollout=28, minibatches=3, epochs=2, hidden=(8, 8), lr_decay=300),
+        **shaped("auto", potential=True, draw="episode"),
+    },
 }
 
 

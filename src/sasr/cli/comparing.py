@@ -19,7 +19,7 @@ from rich.text import Text
 
 from sasr.cli.settings import split
 from sasr.experiments.estimate import Footprint, examine, measure
-from sasr.experiments.grid import Grid, prepare
+from sasr.experiments.grid import Grid, Status, prepare
 from sasr.experiments.job import FINAL_EPISODES, Job, is_done
 from sasr.experiments.plan import Cell, Plan, changed, grid, seeds_in_words
 from sasr.experiments.plan_file import read_plan, read_suite, suites
@@ -154,7 +154,9 @@ def _run(grid: Grid, runner: Runner, out: Path, console: Console, results: Path 
         runner.check(grid.left)
     before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
-        with GridView(grid, console):
+        with GridView(grid, console) as view:
+            if results is not None:
+                grid.told = lambda status: _tell_and_save(grid, view, status, results)
             grid.run(runner)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -177,13 +179,29 @@ def _run(grid: Grid, runner: Runner, out: Path, console: Console, results: Path 
         sys.exit(1 if failed else 130)
 
 
-def _save(grid: Grid, results: Path, console: Console) -> None:
+def _tell_and_save(grid: Grid, view: GridView, status: Status, results: Path) -> None:
+    """Save with every cell that is done: a machine that is taken away before the last one takes nothing along."""
+    if status.state == "done":
+        _write(grid, results)
+    view.told(status)
+
+
+def _write(grid: Grid, results: Path) -> list[Path]:
     """Each task and method whose cells are all done, as one file."""
-    open_kinds = {own.job.cell.kind: own.job.cell for own in grid.statuses.values() if own.state != "done"}
-    jobs = [own.job for own in grid.of("done") if own.job.cell.kind not in open_kinds]
-    for result in told_apart([from_run(job.folder) for job in jobs], [job.cell.id for job in jobs]):
-        console.print(Text(f"saved: {write_result(result, results)}"), soft_wrap=True)
-    for cell in open_kinds.values():
+    unfinished = _unfinished(grid)
+    jobs = [own.job for own in grid.of("done") if own.job.cell.kind not in unfinished]
+    found = told_apart([from_run(job.folder) for job in jobs], [job.cell.id for job in jobs])
+    return [write_result(result, results) for result in found]
+
+
+def _unfinished(grid: Grid) -> dict[str, Cell]:
+    return {own.job.cell.kind: own.job.cell for own in grid.statuses.values() if own.state != "done"}
+
+
+def _save(grid: Grid, results: Path, console: Console) -> None:
+    for path in _write(grid, results):
+        console.print(Text(f"saved: {path}"), soft_wrap=True)
+    for cell in _unfinished(grid).values():
         console.print(Text(f"not saved: {cell.method.name} on {cell.task}, which is not complete", "yellow"))
 
 

@@ -65,14 +65,14 @@ class Ledger(nn.Module):
         if self.scaling == "density":
             self.observed.copy_(self.normaliser.count)
 
-    def add(self, member: int, outcome: int, items: Tensor) -> None:
-        """Keep what `items` (n, …) stand for as evidence of an outcome."""
-        states = cast(Retained, self.store).append(member, outcome, items)
+    def add(self, member: int, outcome: int, items: Tensor, weight: Tensor | None = None) -> None:
+        """Keep what `items` (n, …) stand for as evidence of an outcome, each counting 1 or its weight (n,)."""
+        states = cast(Retained, self.store).append(member, outcome, items, weight)
         self.until_rebuild[member] -= len(states)
         if self._is_due(member):
             self.rebuild(member)
         else:
-            self.estimator.add(member, outcome, self.normaliser.of_member(member, states))
+            self.estimator.add(member, outcome, self.normaliser.of_member(member, states), weight)
 
     def release(self, member: int, slot: int) -> None:
         """Forget a replay slot that is about to be overwritten."""
@@ -98,7 +98,7 @@ class Ledger(nn.Module):
         self.h[member] = choose_bandwidth(self.bandwidth, torch.cat(mapped), self.kernel, observed)
         self.estimator.clear(member)
         for outcome, states in zip(OUTCOMES, mapped, strict=True):
-            self.estimator.add(member, outcome, states)
+            self.estimator.add(member, outcome, states, store.weights(member, outcome))
         self.until_rebuild[member] = sum(len(states) for states in mapped)
         self.rebuilds[member] += 1
 
@@ -120,7 +120,7 @@ class Ledger(nn.Module):
         total = raw.clamp(min=0.0) * (size > self.burn_in)
         if self.scaling == "density":
             # Paper, equation for Ñ_X: N/|D_X| · Σ K, with N all states observed so far.
-            total = total * (self.observed[:, None, None] / size.clamp(min=1))
+            total = total * (self.observed[:, None, None] / self.estimator.amount[:, None, :])
         return total
 
     def _is_due(self, member: int) -> bool:

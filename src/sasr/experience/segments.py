@@ -64,6 +64,7 @@ class Segment(NamedTuple):
     member: int
     success: bool
     steps: Tensor  # (length, *item_shape) what was recorded for each step
+    last_hit: int = -1  # the last rewarded step of a success, where the segmenter marks them
 
 
 class Segmenter(GrowingModule):
@@ -76,6 +77,7 @@ class Segmenter(GrowingModule):
     open_items: Tensor  # (P, E, T, *item_shape)
     length: Tensor  # (P, E) int64
     was_hit: Tensor  # (P, E) bool
+    last_hit: Tensor | None  # (P, E) int64, the last rewarded step of the open segment, if it has one
 
     def __init__(
         self,
@@ -87,6 +89,7 @@ class Segmenter(GrowingModule):
         dtype: torch.dtype,
         reward_above: float = 0.0,
         max_steps: int = 200,
+        mark_hits: bool = False,
     ) -> None:
         super().__init__()
         if rule not in RULES:
@@ -101,6 +104,7 @@ class Segmenter(GrowingModule):
         self.register_growing("open_items", torch.zeros((*shape, FIRST_CAPACITY, *item_shape), dtype=dtype), axis=2)
         self.register_buffer("length", torch.zeros(shape, dtype=torch.int64))
         self.register_buffer("was_hit", torch.zeros(shape, dtype=torch.bool))
+        self.register_buffer("last_hit", torch.zeros(shape, dtype=torch.int64) if mark_hits else None)
 
     def add(self, step: Transition, items: Tensor) -> list[Segment]:
         """Record `items` (P, E, *item_shape) for this step and return the segments it closed."""
@@ -110,6 +114,9 @@ class Segmenter(GrowingModule):
         hit = reward > self.reward_above
         if step.success is not None:
             hit = hit | step.success.numpy()
+        if self.last_hit is not None:
+            now = hit if valid is None else hit & valid
+            self.last_hit.numpy()[now] = length[now] - 1
         verdict = self.judge(
             Moment(
                 hit=hit,
@@ -121,12 +128,17 @@ class Segmenter(GrowingModule):
         )
         close = verdict.close if valid is None else verdict.close & valid
         closed = [
-            Segment(p, bool(verdict.success[p, e]), self.open_items[p, e, : int(length[p, e])].clone())
+            Segment(
+                p, bool(verdict.success[p, e]), self.open_items[p, e, : int(length[p, e])].clone(), self._mark(p, e)
+            )
             for p, e in (np.argwhere(close).tolist() if close.any() else ())
         ]
         was_hit |= hit if valid is None else hit & valid
         was_hit[close], length[close] = False, 0
         return closed
+
+    def _mark(self, member: int, env: int) -> int:
+        return -1 if self.last_hit is None else int(self.last_hit[member, env])
 
     def drop(self, broken: Tensor) -> None:
         """Forget the open segments of some environments (P, E)."""

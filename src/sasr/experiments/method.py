@@ -127,13 +127,19 @@ def _agent_for(task: str, agent: str) -> str:
     return agent_for(task, agent)
 
 
+@lru_cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """Every method of every plan asks, and evaluating annotations is slow."""
+    return get_type_hints(kind)
+
+
 def _typed(
     part: str, settings: Mapping[str, Any], kinds: list[type[Any]], allowed: Iterable[str] | None = None
 ) -> dict[str, Any]:
     """Settings as their dataclasses have them; one that is in none of `kinds` is refused."""
     hints: dict[str, Any] = {}
     for kind in reversed(kinds):
-        hints |= get_type_hints(kind)
+        hints |= _hints(kind)
     known = list(allowed or hints)
     found = {}
     for name, value in settings.items():

@@ -127,7 +127,7 @@ class SASRReplayBuffer(_Shaping, ReplayBuffer):
     Args (in `replay_buffer_kwargs`, beside Stable-Baselines3's own):
         shaper: a `SASR`, a preset's name, or a mapping of SASR's options.
         seed: seed of the shaper's own random streams.
-        discount: the agent's γ, needed where the absorbing rule is on.
+        discount: the agent's γ, needed where the absorbing rule or the potential form is on.
     """
 
     def __init__(
@@ -292,9 +292,10 @@ class SASRCallback(BaseCallback):
         self.buffer = self._find_buffer()
         host = self.buffer.shaper._bound()
         gamma = self.model.gamma  # type: ignore[attr-defined]
-        if self.buffer.shaper.config.absorbing and host.discount != gamma:
+        config = self.buffer.shaper.config
+        if (config.absorbing or config.potential) and host.discount != gamma:
             warnings.warn(
-                f"the shaper's absorbing rule assumes discount={host.discount}, but the agent's gamma is {gamma}; "
+                f"the shaper assumes discount={host.discount}, but the agent's gamma is {gamma}; "
                 f"put discount={gamma} into replay_buffer_kwargs"
             )
         self.previous_obs = self._original_obs(self.model._last_obs)

@@ -97,7 +97,8 @@ def _forward(parts: Sequence[Tensor], weights: list[Tensor], biases: list[Tensor
     if len(x) < len(weights[0]):
         x = x.repeat(len(weights[0]) // len(x), 1, 1)
     for index, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        x = torch.baddbmm(bias.unsqueeze(1), ACTIVATIONS[activation](x) if index else x, weight)
+        # The bias apart from the product: a compiler joins it to the activation, where `baddbmm` copies it out first.
+        x = torch.bmm(ACTIVATIONS[activation](x) if index else x, weight) + bias.unsqueeze(1)
     return x
 
 

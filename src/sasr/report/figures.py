@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sasr.report import stats
+from sasr.report.analysis import Along, Stage, Visits, bin_stages, count_visits
 from sasr.report.collect import Collection
 from sasr.report.palette import DASHES, LIGHT
-from sasr.report.reference import Reference, like
+from sasr.report.reference import Reference, like, until
 from sasr.report.stats import Curve, Profile
 from sasr.report.store import SeedResult
 from sasr.report.summary import Summary
@@ -23,18 +24,9 @@ Panels = Mapping[str, Mapping[str, Sequence[SeedResult]]]
 """Seeds by method, for each panel by its title."""
 WIDTH, HEIGHT = 2.9, 2.2
 """Inches of a panel."""
-
-
-class Stage(NamedTuple):
-    """The shaped reward along one feature of the state, at one moment of a run."""
-
-    name: str
-    feature: ArrayLike
-    """(n,) the feature of visited states, such as the ant's height."""
-    reward: ArrayLike
-    """(n,) shaped rewards that were drawn for them."""
-    rate: ArrayLike
-    """(n,) success rates that were estimated for them."""
+LONGER = 1.5
+"""Curves of others that are so many times longer than ours get a panel of their own."""
+_DASHED = (0, (4, 2))
 
 
 def learning_curves(
@@ -61,14 +53,51 @@ def learning_curves(
             _draw_method(panel, seeds, _style(methods.index(method)), band, seed)
             if curve := like(method, (reference or {}).get(task, {})):
                 colour = _style(methods.index(method))[0]
-                panel.plot(curve.steps, curve.mean, color=colour, linestyle=(0, (4, 2)), linewidth=0.9, alpha=0.8)
+                panel.plot(curve.steps, curve.mean, color=colour, linestyle=_DASHED, linewidth=0.9, alpha=0.8)
         _dress(panel, task)
     _legend(figure, methods, dashed="reference" if reference else "")
     return figure
 
 
-def ablation_grid(groups: Mapping[str, Panels], *, band: Band = "error", seed: int = 0) -> Any:
-    """One row of panels for each ablation, one column for each task, variants as lines with a legend in each row."""
+def over_authors(
+    methods: Mapping[str, Sequence[SeedResult]], authors: Mapping[str, Reference], *, title: str = "", seed: int = 0
+) -> Any:
+    """One task: our methods with bands over the authors' curves, dashed, up to where ours end.
+
+    Where theirs go on for much longer, a second panel has all of it.
+
+    Args:
+        methods: Seeds by method.
+        authors: Curves by the method whose colour they get; others' are grey.
+        title: Of the figure.
+        seed: Of the bootstrap.
+    """
+    end = max((own.steps[-1] for seeds in methods.values() for own in seeds if own.steps), default=0)
+    theirs = max((float(own.steps[-1]) for own in authors.values()), default=0.0)
+    longer = theirs > LONGER * end
+    figure, axes = _grid(2 if longer else 1, 2, width=4.6, height=3.0)
+    for panel, last in zip(axes, (end, theirs), strict=False):
+        for name, curve in authors.items():
+            shown, colour = until(curve, last), _style(list(methods).index(name))[0] if name in methods else "#999999"
+            panel.plot(shown.steps, shown.mean, color=colour, linestyle=_DASHED, linewidth=1.0, alpha=0.85)
+        for index, seeds in enumerate(methods.values()):
+            _draw_method(panel, seeds, _style(index), "error", seed)
+        _dress(panel, title if panel is axes[0] else "all that the authors logged")
+    _legend(figure, list(methods), dashed="the authors' curves" if authors else "")
+    return figure
+
+
+def ablation_grid(
+    groups: Mapping[str, Panels],
+    *,
+    band: Band = "error",
+    reference: Mapping[str, Mapping[str, Reference]] | None = None,
+    seed: int = 0,
+) -> Any:
+    """One row of panels for each ablation, one column for each task, variants as lines with a legend in each row.
+
+    Reference curves, by task and variant, are dashed and end where the seeds' curves do.
+    """
     tasks = list(dict.fromkeys(task for panels in groups.values() for task in panels))
     figure, axes = _grid(len(tasks) * len(groups), len(tasks))
     for row, (name, panels) in enumerate(groups.items()):
@@ -81,10 +110,28 @@ def ablation_grid(groups: Mapping[str, Panels], *, band: Band = "error", seed: i
             for variant, seeds in panels[task].items():
                 style = _style(variants.index(variant))
                 _draw_method(panel, seeds, style, band, seed, label=variant)
+                curve = (reference or {}).get(task, {}).get(variant)
+                if curve is not None:
+                    shown = until(curve, max(own.steps[-1] for own in seeds if own.steps))
+                    panel.plot(shown.steps, shown.mean, color=style[0], linestyle=_DASHED, linewidth=0.9, alpha=0.8)
             _dress(panel, task if row == 0 else "")
         line[0].set_ylabel(name, fontsize=9)
         drawn = next(panel for panel in line if panel.lines)
         drawn.legend(fontsize=6, frameon=False, loc="best")
+    return figure
+
+
+def change_grid(changes: Panels, *, band: Band = "error", seed: int = 0) -> Any:
+    """A panel for each change, with two methods in it: what was changed, and the same with that change."""
+    figure, axes = _grid(len(changes), 4, width=0.75 * WIDTH, height=0.75 * HEIGHT)
+    for panel, (name, pair) in zip(axes, changes.items(), strict=True):
+        for index, seeds in enumerate(pair.values()):
+            _draw_method(panel, seeds, _style(index), band, seed)
+        ends = (max(own.steps[-1] for own in seeds) for seeds in pair.values())
+        panel.set_xlim(0, min(ends))  # beyond there is nothing to compare
+        _dress(panel, name)
+    first = list(next(iter(changes.values())))
+    _legend(figure, [first[0], "with the change above"])
     return figure
 
 
@@ -126,61 +173,51 @@ def visit_density(
     bounds: tuple[tuple[float, float], tuple[float, float]] | None = None,
     bins: int = 60,
 ) -> Any:
-    """Where a run has been: the density of visited states, one panel for every `period` steps.
+    """Where a run has been: the density of visited states (steps, 2), one panel for every `period` steps."""
+    return visits(count_visits(states, period=period, names=names, bounds=bounds, bins=bins))
 
-    Args:
-        states: (steps, 2) two features of every visited state, in order.
-        period: Steps of a panel.
-        names: What the features are.
-        bounds: Lowest and highest value of each feature; None takes those that occur.
-        bins: Bins along each feature.
-    """
-    visited = np.asarray(states, np.float64)
-    if visited.ndim != 2 or visited.shape[1] != 2 or not len(visited):
-        raise ValueError(f"states of shape {visited.shape} are not (steps, 2); choose two features of the state")
-    limits = bounds or tuple(
-        (float(low), float(high)) for low, high in zip(visited.min(0), visited.max(0), strict=True)
-    )
-    parts = [visited[start : start + period] for start in range(0, len(visited), period)]
-    figure, axes = _grid(len(parts), min(4, len(parts)))
-    counted = [np.histogram2d(own[:, 0], own[:, 1], bins=bins, range=limits, density=True)[0].T for own in parts]
+
+def visits(found: Visits) -> Any:
+    """Where a run has been, from counts."""
     # Logarithms: a few states near the start are visited far more often than all others.
-    shown = [np.log1p(density) for density in counted]
-    top = max(float(own.max()) for own in shown)
+    shown = np.log1p(found.density)
+    figure, axes = _grid(len(shown), 5 if len(shown) == 5 else 4)
+    extent = (found.x[0], found.x[-1], found.y[0], found.y[-1])
     image: Any = None
     for index, (panel, own) in enumerate(zip(axes, shown, strict=True)):
-        extent = (*limits[0], *limits[1])
-        image = panel.imshow(own, origin="lower", extent=extent, aspect="auto", vmin=0.0, vmax=top, cmap="magma")
-        panel.set_title(f"{index * period:,} – {min((index + 1) * period, len(visited)):,} steps", fontsize=8)
+        image = panel.imshow(
+            own, origin="lower", extent=extent, aspect="auto", vmin=0.0, vmax=float(shown.max()), cmap="magma"
+        )
+        panel.set_title(f"{found.steps[index]:,} – {found.steps[index + 1]:,} steps", fontsize=8)
         panel.tick_params(labelsize=7)
-    figure.supxlabel(names[0], fontsize=8)
-    figure.supylabel(names[1], fontsize=8)
+    figure.supxlabel(found.names[0], fontsize=8)
+    figure.supylabel(found.names[1], fontsize=8)
     figure.colorbar(image, ax=list(axes), label="log(1 + density)")
     return figure
 
 
 def shaping_along_feature(stages: Sequence[Stage], *, name: str = "height", bins: int = 40) -> Any:
     """Shaped rewards as a density over one feature, and the success-rate estimate's mean along it, stage by stage."""
-    if not stages:
-        raise ValueError("no stages to draw; give at least one moment of a run")
-    figure, axes = _grid(2 * len(stages), len(stages))
-    features = [np.asarray(own.feature, np.float64) for own in stages]
-    low, high = min(float(own.min()) for own in features), max(float(own.max()) for own in features)
-    edges = np.linspace(low, high, bins + 1)
-    drawn = np.concatenate([np.asarray(own.reward, np.float64) for own in stages])
-    heights = np.linspace(drawn.min(), drawn.max(), bins + 1)
-    for index, (own, feature) in enumerate(zip(stages, features, strict=True)):
-        above, below = axes[index], axes[len(stages) + index]
-        reward, rate = np.asarray(own.reward, np.float64), np.asarray(own.rate, np.float64)
-        above.hist2d(feature, reward, bins=(edges, heights), cmap="magma", cmin=1)
-        above.set_title(own.name, fontsize=9)
-        below.plot(0.5 * (edges[1:] + edges[:-1]), _binned_mean(feature, rate, edges), color=LIGHT[0], linewidth=1.6)
-        below.set(xlim=(low, high), ylim=(-0.02, 1.02))
-        below.set_xlabel(name, fontsize=8)
+    return along_feature(bin_stages(stages, name=name, bins=bins))
+
+
+def along_feature(found: Along) -> Any:
+    """Shaped rewards and success rates along a feature, from counts and means in bins."""
+    stages = len(found.stages)
+    figure, axes = _grid(2 * stages, stages)
+    centres = 0.5 * (found.x[1:] + found.x[:-1])
+    for index, title in enumerate(found.stages):
+        above, below = axes[index], axes[stages + index]
+        counts = np.ma.masked_equal(found.counts[index], 0)
+        above.pcolormesh(found.x, found.y, counts, cmap="magma_r", norm="log", rasterized=True)
+        above.set_title(title, fontsize=9)
+        below.plot(centres, found.rate[index], color=LIGHT[0], linewidth=1.6)
+        below.set(xlim=(found.x[0], found.x[-1]), ylim=(-0.02, 1.02))
+        below.set_xlabel(found.name, fontsize=8)
         for panel in (above, below):
             panel.tick_params(labelsize=7)
     axes[0].set_ylabel("shaped reward", fontsize=8)
-    axes[len(stages)].set_ylabel("success rate, estimated", fontsize=8)
+    axes[stages].set_ylabel("success rate, estimated", fontsize=8)
     return figure
 
 
@@ -191,6 +228,19 @@ def save(figure: Any, path: str | Path) -> list[Path]:
     figure.savefig(written[0], dpi=200, metadata={"Software": None})
     figure.savefig(written[1], metadata={"CreationDate": None, "Creator": None, "Producer": None})
     return written
+
+
+def save_png(figure: Any, path: Path, *, data: str = "") -> None:
+    """Write a figure for a page; `data`, a digest of what is drawn, goes into the file, where `png_data` finds it."""
+    figure.savefig(path, dpi=110, metadata={"Software": None, **({"Data": data} if data else {})})
+
+
+def png_data(path: Path) -> str:
+    """The digest that a picture was written with; empty where it has none."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        return str(picture.info.get("Data", ""))
 
 
 def panels_of(found: Collection) -> dict[str, dict[str, Sequence[SeedResult]]]:
@@ -212,11 +262,6 @@ def _draw_method(
     else:
         panel.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
     panel.plot(steps, curve.centre, color=colour, linestyle=dash, linewidth=1.5, label=label)
-
-
-def _binned_mean(x: NDArray[np.float64], y: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    total, count = np.histogram(x, edges, weights=y)[0], np.histogram(x, edges)[0]
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _grid(count: int, columns: int, *, width: float = WIDTH, height: float = HEIGHT) -> tuple[Any, Any]:
@@ -259,7 +304,7 @@ def _legend(figure: Any, methods: Sequence[str], *, dashed: str = "") -> None:
     handles = [Line2D([], [], color=colour, linestyle=dash, linewidth=1.5) for colour, dash in styles]
     names = list(methods)
     if dashed:
-        handles.append(Line2D([], [], color="#999999", linestyle=(0, (4, 2)), linewidth=1.0))
+        handles.append(Line2D([], [], color="#999999", linestyle=_DASHED, linewidth=1.0))
         names.append(dashed)
     figure.legend(handles, names, loc="outside lower center", ncols=min(6, len(names)), fontsize=7, frameon=False)
 

@@ -1,4 +1,7 @@
-"""Curves of others to compare with, from a CSV file with the columns task, variant, step, mean, spread."""
+"""Curves of others to compare with, from a CSV file with the columns task, variant, step, mean, spread.
+
+Lines at its beginning that start with # are for readers.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def read_reference(path: str | Path) -> References:
         raise ValueError(f"{path} is not a file; give a CSV file with the columns {', '.join(COLUMNS)}")
     points: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
     with file.open(newline="", encoding="utf-8-sig") as lines:
-        rows = csv.DictReader(lines)
+        told = list(lines)
+        header = next((number for number, line in enumerate(told) if not line.startswith("#")), 0)
+        rows = csv.DictReader(told[header:])
         missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
         if missing:
             raise ValueError(f"{path} has no column {missing[0]!r}; its first line must name {', '.join(COLUMNS)}")
@@ -46,13 +51,29 @@ def read_reference(path: str | Path) -> References:
             try:
                 point = (float(row["step"]), _number(row["mean"]), _number(row["spread"]))
             except (TypeError, ValueError):
-                raise ValueError(f"{path}, line {rows.line_num}: {row} has no numbers for step, mean, spread") from None
+                raise ValueError(
+                    f"{path}, line {header + rows.line_num}: {row} has no numbers for step, mean, spread"
+                ) from None
             points.setdefault((row["task"], method), []).append(point)
     found: References = {}
     for (task, method), own in points.items():
         steps, mean, spread = np.array(sorted(own), np.float64).T
         found.setdefault(task, {})[method] = Reference(steps, mean, spread)
     return found
+
+
+def until(curve: Reference, steps: float) -> Reference:
+    """The part of a curve up to a step, and what it is there."""
+    if not len(curve.steps) or curve.steps[-1] <= steps:
+        return curve
+    kept = curve.steps < steps
+    ends = (np.interp(steps, curve.steps, own) for own in curve)
+    return Reference(*(np.append(own[kept], end) for own, end in zip(curve, ends, strict=True)))
+
+
+def at(curve: Reference, steps: float) -> float:
+    """The mean at a step, between its points; NaN where the curve has not begun or has ended."""
+    return float(np.interp(steps, curve.steps, curve.mean, left=math.nan, right=math.nan))
 
 
 def like(method: str, curves: Mapping[str, Reference]) -> Reference | None:

@@ -212,7 +212,7 @@ def write_result(result: Result, folder: str | Path) -> Path:
 def read_result(path: str | Path) -> Result:
     """One file of a store; whatever is wrong with it is said with its name."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse)
         if not isinstance(data, dict):
             raise ValueError("this is no result")
         return Result.from_json(data)
@@ -301,6 +301,11 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a number")
     return float(value)
+
+
+def _refuse(word: str) -> Any:
+    """Python's reader takes NaN and infinities, which are no JSON."""
+    raise ValueError(f"{word} is no JSON; a figure that is not finite is null here")
 
 
 def _plain(value: Any) -> Any:

@@ -31,6 +31,8 @@ class Cell(NamedTuple):
     area: float
     """Mean height of the curves up to the shortest planned run of the task, over seeds that got there."""
     area_error: float
+    areas: NDArray[np.float64]
+    """Of the seeds that it is the mean of."""
     halfway: float
     """Median over seeds of the steps to the middle between the worst and the best method; infinite where most never."""
     reached: int
@@ -69,12 +71,22 @@ class Summary(NamedTuple):
 def summarise(found: Collection, *, seed: int = 0, draws: int = stats.DRAWS) -> Summary:
     """The figures of everything that was found; intervals depend on the seed alone."""
     tasks, methods = found.tasks, found.methods
-    scale = {task: _scale([own for own in found.results if own.task == task]) for task in tasks}
-    ends = {task: min(own.steps for own in found.results if own.task == task) for task in tasks}
-    cells = {(own.task, own.method): _cell(own, ends[own.task], scale[own.task], seed, draws) for own in found.results}
+    scale = _scales(found)
+    cells = cells_of(found, seed=seed, draws=draws)
     strata = {method: _strata(method, tasks, cells, scale) for method in methods}
     aggregates = [_aggregate(method, strata[method], strata[methods[0]], seed, draws) for method in methods]
     return Summary(tasks, methods, cells, scale, aggregates)
+
+
+def cells_of(found: Collection, *, seed: int = 0, draws: int = stats.DRAWS) -> dict[tuple[str, str], Cell]:
+    """The figures of every method on every task, without those over all tasks, which take longer."""
+    scale = _scales(found)
+    ends = {task: min(own.steps for own in found.results if own.task == task) for task in found.tasks}
+    return {(own.task, own.method): _cell(own, ends[own.task], scale[own.task], seed, draws) for own in found.results}
+
+
+def _scales(found: Collection) -> dict[str, tuple[float, float]]:
+    return {task: _scale([own for own in found.results if own.task == task]) for task in found.tasks}
 
 
 def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -96,7 +108,7 @@ def _cell(result: Result, until: int, scale: tuple[float, float], seed: int, dra
     middle = scale[0] + HALFWAY * (scale[1] - scale[0])
     took = np.array([stats.steps_to_threshold(own.steps, own.returns, middle) for own in result.seeds if own.steps])
     halfway = float(np.quantile(took, 0.5, method="higher")) if len(took) else math.nan
-    return Cell(result, scores, mean, error, iqm, area, area_error, halfway, int(np.isfinite(took).sum()))
+    return Cell(result, scores, mean, error, iqm, area, area_error, areas, halfway, int(np.isfinite(took).sum()))
 
 
 Strata = dict[str, NDArray[np.float64]]

@@ -37,14 +37,13 @@ class Entry(NamedTuple):
             return self.value + self.mark
         if math.isnan(self.value):
             return "–" + self.mark
-        if math.isinf(self.value):
-            return "never" + self.mark
         digits = 2 if self.digits is None else self.digits
-        shown = _fixed(self.value, digits)
+        shown = "never" if math.isinf(self.value) else _fixed(self.value, digits)
         if not math.isnan(self.error):
             shown += f" {plus_minus} {_fixed(self.error, digits)}"
         if not math.isnan(self.low):
-            shown += f" [{_fixed(self.low, digits)}, {_fixed(self.high, digits)}]"
+            low, high = (_fixed(end, digits) if math.isfinite(end) else "never" for end in (self.low, self.high))
+            shown += f" [{low}, {high}]"
         return shown + self.mark
 
 
@@ -109,7 +108,7 @@ class Table:
 
 def final_table(summary: Summary, *, title: str = "Final return, mean ± standard error over seeds") -> Table:
     """Tasks by methods, the form of the paper's Table 1; the best mean of a row is bold."""
-    return _by_task(summary, title, lambda cell: Entry(cell.mean, cell.error), highest=True)
+    return _by_task(summary, title, final_entry, highest=True)
 
 
 def iqm_table(summary: Summary) -> Table:
@@ -121,7 +120,7 @@ def iqm_table(summary: Summary) -> Table:
 def area_table(summary: Summary) -> Table:
     """Tasks by methods: mean height of the learning curves."""
     title = "Area under the learning curve divided by its length, mean ± standard error over seeds"
-    return _by_task(summary, title, lambda cell: Entry(cell.area, cell.area_error))
+    return _by_task(summary, title, area_entry)
 
 
 def halfway_table(summary: Summary) -> Table:
@@ -173,20 +172,29 @@ def cost_table(summary: Summary, what: str = "time", *, base: str = "") -> Table
     return Table(title=f"{name}, {base} = 1", columns=columns, rows=tuple(rows), notes=notes)
 
 
-def ablation_table(title: str, variants: Mapping[str, Mapping[str, Cell]]) -> Table:
+def final_entry(cell: Cell) -> Entry:
+    """Final return, mean ± standard error."""
+    return Entry(cell.mean, cell.error)
+
+
+def area_entry(cell: Cell) -> Entry:
+    """Area under the learning curve, mean ± standard error."""
+    return Entry(cell.area, cell.area_error)
+
+
+def ablation_table(
+    title: str, variants: Mapping[str, Mapping[str, Cell]], entry: Callable[[Cell], Entry] = final_entry
+) -> Table:
     """Tasks by variants of one setting, the form of the paper's ablation tables.
 
     Args:
         title: What is varied.
         variants: Cells by task, for each variant by its name.
+        entry: What is said of a cell.
     """
     tasks = list(dict.fromkeys(task for cells in variants.values() for task in cells))
-    rows = [_row(task, [cells.get(task) for cells in variants.values()], _mean_entry, True) for task in tasks]
+    rows = [_row(task, [cells.get(task) for cells in variants.values()], entry, True) for task in tasks]
     return Table(title=title, columns=("task", *variants), rows=tuple(rows), notes=_notes(rows))
-
-
-def _mean_entry(cell: Cell) -> Entry:
-    return Entry(cell.mean, cell.error)
 
 
 def _by_task(summary: Summary, title: str, entry: Callable[[Cell], Entry], highest: bool = True) -> Table:
@@ -199,7 +207,7 @@ def _row(task: str, cells: Sequence[Cell | None], entry: Callable[[Cell], Entry]
     entries = [Entry() if cell is None else entry(cell) for cell in cells]
     values = [float(own.value) for own in entries if not math.isnan(float(own.value))]
     best = (max if highest else min)(values) if values else math.nan
-    digits = _digits(max((abs(value) for value in values if math.isfinite(value)), default=0.0))
+    digits = digits_for(max((abs(value) for value in values if math.isfinite(value)), default=0.0))
     finished = []
     for own, cell in zip(entries, cells, strict=True):
         mark = "" if cell is None else ("*" if cell.result.gaps else "") + ("‡" if cell.failed else "")
@@ -217,7 +225,7 @@ def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
     return tuple(text for mark, text in told.items() if mark in marks)
 
 
-def _digits(size: float) -> int:
+def digits_for(size: float) -> int:
     """As many as the paper prints for figures of this size, more where all are small."""
     return next((digits for digits, from_ in enumerate((1000.0, 10.0, 0.1, 0.01)) if size >= from_), 4 if size else 2)
 

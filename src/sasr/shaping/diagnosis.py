@@ -147,7 +147,13 @@ class _Probe:
     def __init__(self, config: SasrConfig, stored: Tensor, new: Tensor, seed: int) -> None:
         # Every given state is evidence here; what retention and burn-in do is a matter of how many states there are.
         settings = dataclasses.replace(
-            config, retention=1.0, retention_rule="strided", burn_in=0, storage="own", state_action=False
+            config,
+            retention=1.0,
+            retention_rule="strided",
+            weighting="uniform",
+            burn_in=0,
+            storage="own",
+            state_action=False,
         )
         k = stored.shape[1]
         space = gym.spaces.Box(-np.inf, np.inf, (k,), np.float32)

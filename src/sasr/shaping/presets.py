@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import Bandwidth, check_bandwidth
@@ -15,8 +15,18 @@ from sasr.evidence.kernels import KernelName, kernel_named
 from sasr.evidence.ledger import Scaling
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
+from sasr.experience.weighting import WeightingName
 from sasr.shaping.options import foreign_option
+from sasr.shaping.reward_range import RangeRule
+from sasr.shaping.reward_scale import RewardScaleName
 
+DrawName = Literal["state", "episode"]
+CHOICES = {
+    "draw": DrawName,
+    "range_rule": RangeRule,
+    "reward_scale": RewardScaleName,
+    "weighting": WeightingName,
+}
 PresetName = Literal["auto", "paper", "authors"]
 
 
@@ -30,10 +40,18 @@ class SasrConfig:
     """R_min, the shaped reward of a state that always failed."""
     reward_max: float = 1.0
     """R_max, the shaped reward of a state that always succeeded."""
+    range_rule: RangeRule = "fixed"
+    """Keep f in [R_min, R_max], or move that range up or down by how episodes were observed to end."""
+    reward_scale: RewardScaleName = "fixed"
+    """Unit of the shaped reward: fixed at 1, or the mean or largest size of what rewarded steps paid so far."""
     absorbing: bool = False
     """Go on paying after true termination: R_max for ever where the last reward was a success, R_min where not."""
+    potential: bool = False
+    """Pay the discounted gain in f from one state to the next, γ·f(s') − f(s), which leaves the best policy alone."""
     sample: bool = True
     """Draw the success rate from its Beta distribution; otherwise use the distribution's mean."""
+    draw: DrawName = "state"
+    """How long a draw holds: one sampled state, or an episode, during which all states are at one quantile."""
     state_action: bool = False
     """Judge state and action together, R(s, a), instead of the state alone, R(s)."""
 
@@ -70,7 +88,11 @@ class SasrConfig:
     retention: float = 0.1
     """Share φ of each finished segment that is kept, in (0, 1]."""
     retention_rule: RetentionName = "random"
-    """Which states are kept: random, strided, or the released code's stride."""
+    """Which states are kept: random, strided, the released code's stride, or adaptive: more of the rarer outcome."""
+    weighting: WeightingName = "uniform"
+    """How states of a success count: uniform, each as 1, or discounted by their distance to its last reward."""
+    weight_discount: float = 0.99
+    """A state t steps from the last reward of a success counts this to the power t, under weighting=discounted."""
     storage: Literal["own", "flags"] = "own"
     """Keep copies of retained states, or only mark them in the host's replay buffer."""
     truncation_is_terminal: bool = False
@@ -99,6 +121,17 @@ class SasrConfig:
             raise unknown_name("retention rule", self.retention_rule, RETENTION)
         if self.estimator not in ("linear", "squared", "exact"):
             raise unknown_name("estimator", self.estimator, ("linear", "squared", "exact"))
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in get_args(choices):
+                raise unknown_name(name, getattr(self, name), get_args(choices))
+        if not 0.0 < self.weight_discount <= 1.0:
+            raise ValueError(f"weight_discount={self.weight_discount} must be in (0, 1]; 0.99 is the default")
+        if self.storage == "flags" and self.weighting != "uniform":
+            raise ValueError(
+                "storage='flags' marks states but can't weigh them; use storage='own' or uniform weighting"
+            )
+        if self.potential and self.state_action:
+            raise ValueError("potential=True needs f of the next state, whose action is not known; drop state_action")
         if self.subtract_floor and self.estimator != "squared":
             raise ValueError(f"subtract_floor belongs to estimator='squared', not {self.estimator!r}; drop it")
         if self.storage == "flags" and self.estimator == "exact":

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,13 +16,18 @@ from sasr.evidence.ledger import Ledger
 from sasr.evidence.normaliser import StateNormaliser
 from sasr.experience.growing import CheckedModule
 from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
-from sasr.experience.retention import RETENTION
-from sasr.experience.segments import Segmenter
+from sasr.experience.retention import RETENTION, Balance
+from sasr.experience.segments import Segment, Segmenter
 from sasr.experience.spaces import action_width, flatten_actions, state_dtype, state_width
 from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.weighting import discounted_weights
 from sasr.randomness import MemberStreams
-from sasr.shaping.beta import beta_draw, beta_mean
+from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
+from sasr.shaping.episode_draws import EpisodeDraws
 from sasr.shaping.presets import SasrConfig, preset_config
+from sasr.shaping.refusals import check_device, check_rewards, check_states
+from sasr.shaping.reward_range import ObservedRange
+from sasr.shaping.reward_scale import RewardScale
 
 CPU = torch.device("cpu")
 
@@ -42,11 +46,16 @@ class SASR(CheckedModule):
     ledger: Ledger
     retention_streams: MemberStreams
     beta_streams: MemberStreams
+    balance: Balance | None
+    episode_draws: EpisodeDraws | None
+    observed_range: ObservedRange | None
+    reward_scale: RewardScale | None
 
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
         self.config = dataclasses.replace(config, **overrides) if config else preset_config(preset, **overrides)
         self.host: Host | None = None
+        self.weighted = self.config.weighting != "uniform"
         self.capturable = self.config.estimator != "exact"  # exact counts read as many states as there are
 
     # ---------------------------------------------------------------- set-up
@@ -80,14 +89,20 @@ class SASR(CheckedModule):
             dtype=torch.int64 if flagged else dtype,
             reward_above=config.reward_above,
             max_steps=config.segment_steps,
+            mark_hits=self.weighted,
         )
         self.retention_streams = MemberStreams(host.seeds, "retention", CPU)
+        self.balance = Balance(config.retention, members) if config.retention_rule == "adaptive" else None
         self.beta_streams = MemberStreams(host.seeds, "beta", device)
+        self.episode_draws = EpisodeDraws(host) if config.draw == "episode" else None
+        above, unit = config.reward_above, config.reward_scale
+        self.observed_range = ObservedRange(host, reward_above=above) if config.range_rule == "observed" else None
+        self.reward_scale = RewardScale(unit, host, reward_above=above) if unit != "fixed" else None
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
         if self.config.storage == "own":
-            return StatePool(self.width, dtype, host.device)
+            return StatePool(self.width, dtype, host.device, weighted=self.weighted)
         if host.replay is None:
             raise ValueError("storage='flags' marks states in the host's replay buffer, but this host has none to mark")
         return ReplayFlags(host.members, host.replay.capacity, self._read_replay, host.device)
@@ -95,7 +110,7 @@ class SASR(CheckedModule):
     def _make_counts(self, host: Host) -> Counts:
         config, kernel = self.config, kernel_named(self.config.kernel)
         if config.estimator == "exact":
-            return ExactCounts(kernel, self.width, host.members, host.device)
+            return ExactCounts(kernel, self.width, host.members, host.device, weighted=self.weighted)
         features = RandomFeatures(
             kernel,
             self.width,
@@ -106,8 +121,8 @@ class SASR(CheckedModule):
             device=host.device,
         )
         if config.estimator == "linear":
-            return LinearCounts(features)
-        return SquaredCounts(features, subtract_floor=config.subtract_floor)
+            return LinearCounts(features, weighted=self.weighted)
+        return SquaredCounts(features, subtract_floor=config.subtract_floor, weighted=self.weighted)
 
     # ------------------------------------------------- from steps to evidence
 
@@ -120,9 +135,12 @@ class SASR(CheckedModule):
         self.check(step)
         states = self._states(step.obs, step.action)
         self.ledger.observe(states, step.valid)
+        for option in (self.episode_draws, self.observed_range, self.reward_scale):
+            if option is not None:
+                option.observe(step)
         items = states if step.slot is None or self.config.storage == "own" else step.slot
         for segment in self.segmenter.add(step, items):
-            self._retain(segment.member, segment.success, segment.steps)
+            self._retain(segment)
 
     @torch.no_grad()
     def add_trajectory(self, states: Tensor, *, success: bool, member: int = 0) -> None:
@@ -138,13 +156,13 @@ class SASR(CheckedModule):
         if len(states) == 0:
             raise ValueError("a trajectory of 0 states can't be counted; give at least one state, shape (T, k)")
         flat = states.flatten(1).to(CPU)
-        self._check_states("trajectory", flat[None], width=self.width)
+        check_states("trajectory", flat[None], width=self.width)
         everyone = torch.zeros((host.members, *flat.shape), dtype=flat.dtype)
         everyone[member] = flat
         valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
         valid[member] = True
         self.ledger.observe(everyone, valid)
-        self._retain(member, success, flat)
+        self._retain(Segment(member, success, flat, last_hit=len(flat) - 1))
 
     @torch.no_grad()
     def release(self, slots: Tensor) -> None:
@@ -165,29 +183,44 @@ class SASR(CheckedModule):
             self.ledger.forget()
             self.segmenter.length.zero_()
 
-    def _retain(self, member: int, success: bool, steps: Tensor) -> None:
-        generator = self.retention_streams.member(member)
-        kept = RETENTION[self.config.retention_rule](len(steps), self.config.retention, generator)
-        if len(kept):
-            self.ledger.add(member, SUCCESS if success else FAILURE, steps[kept].to(self._bound().device))
+    def _retain(self, segment: Segment) -> None:
+        member, steps, share = segment.member, segment.steps, self.config.retention
+        outcome = SUCCESS if segment.success else FAILURE
+        if self.balance is not None:
+            share = self.balance.share_of(member, outcome, len(steps))
+        kept = RETENTION[self.config.retention_rule](len(steps), share, self.retention_streams.member(member))
+        if not len(kept):
+            return
+        device, weight = self._bound().device, None
+        if self.weighted and segment.success:
+            weight = discounted_weights(kept, segment.last_hit, self.config.weight_discount).to(device)
+        self.ledger.add(member, outcome, steps[kept].to(device), weight)
 
     # ----------------------------------------------- from evidence to rewards
 
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """λ·f(success rate) of every sampled state, (P, B), to be added to the environment's reward."""
-        bonus = self.scale(self.success_rate(batch))
-        if self.config.absorbing:
-            bonus = bonus + self._absorbed(batch)
+        if self.config.potential:
+            bonus = self._gained(batch)
+        else:
+            bonus = self.scale(self.success_rate(batch))
+            if self.config.absorbing:
+                bonus = bonus + self._absorbed(batch)
+        if self.reward_scale is not None:
+            bonus = bonus * self.reward_scale.in_force[:, None]
         return self.config.reward_weight * bonus
 
     def success_rate(self, batch: Batch) -> Tensor:
         """Success rates (P, B) of the sampled states, drawn from Beta(N_S + 1, N_F + 1) (paper, section 4.1)."""
         counts = self.counts(batch)
         n_success, n_failure = counts[..., SUCCESS], counts[..., FAILURE]
-        if self.config.sample:
-            return beta_draw(n_success, n_failure, self.beta_streams)
-        return beta_mean(n_success, n_failure)
+        if self.config.sample and self.episode_draws is not None:
+            return beta_quantile(n_success, n_failure, self.episode_draws.normal[:, None])
+        # A potential drawn anew for each state would differ by noise between the end of one step and the next's start.
+        if not self.config.sample or self.config.potential:
+            return beta_mean(n_success, n_failure)
+        return beta_draw(n_success, n_failure, self.beta_streams)
 
     def counts(self, batch: Batch) -> Tensor:
         """Ñ_S and Ñ_F of the sampled states, (P, B, 2)."""
@@ -196,7 +229,16 @@ class SASR(CheckedModule):
 
     def scale(self, rate: Tensor) -> Tensor:
         """f: a success rate in [0, 1] mapped linearly to [R_min, R_max]."""
-        return self.config.reward_min + rate * (self.config.reward_max - self.config.reward_min)
+        low, high = self._range()
+        return rate * (high - low) + low
+
+    def _range(self) -> tuple[float, float] | tuple[Tensor, Tensor]:
+        """R_min and R_max in force: numbers, or (P, 1) where they depend on what each member observed."""
+        low, high = self.config.reward_min, self.config.reward_max
+        if self.observed_range is None:
+            return low, high
+        shift = self.observed_range.shift[:, None]
+        return shift * (high - low), (shift + 1.0) * (high - low)
 
     def _absorbed(self, batch: Batch) -> Tensor:
         """What the state behind a true termination would go on earning: Σ_{t≥1} γᵗ·f = γ/(1 − γ)·f.
@@ -205,17 +247,32 @@ class SASR(CheckedModule):
         """
         gamma = self._bound().discount
         won = batch.reward > self.config.reward_above
-        forever = torch.where(won, self.config.reward_max, self.config.reward_min) * (gamma / (1.0 - gamma))
+        low, high = self._range()
+        forever = torch.where(won, high, low) * (gamma / (1.0 - gamma))
         return torch.where(batch.terminated.bool(), forever, 0.0)
 
+    def _gained(self, batch: Batch) -> Tensor:
+        """γ·f(s') − f(s), with 0 for what lies behind a true termination.
+
+        Going on there with an absorbing f would add γ·f, then γᵗ·(γ·f − f) for all t ≥ 1: together 0 as well.
+        """
+        both = batch._replace(obs=torch.cat([batch.obs, batch.next_obs], dim=1))
+        here, after = self.scale(self.success_rate(both)).chunk(2, dim=1)
+        return self._bound().discount * torch.where(batch.terminated.bool(), 0.0, after) - here
+
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Nothing to train; the size of the evidence and the bandwidth in force, each (P,)."""
+        """Nothing to train; the size of the evidence and what is in force, each (P,)."""
         size = self.ledger.estimator.size
-        return {
+        figures = {
             "retained_success": size[:, SUCCESS].clone(),
             "retained_failure": size[:, FAILURE].clone(),
             "bandwidth": self.ledger.h.clone(),
         }
+        if self.reward_scale is not None:
+            figures["reward_scale"] = self.reward_scale.in_force.clone()
+        if self.observed_range is not None:
+            figures["range_shift"] = self.observed_range.shift.clone()
+        return figures
 
     @torch.no_grad()
     def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
@@ -248,34 +305,13 @@ class SASR(CheckedModule):
                     f"an episode of more than {room} steps does not fit the replay buffer, whose flags are evidence; "
                     "make the buffer larger, or use storage='own'"
                 )
-        self._check_states("obs", step.obs.flatten(2), width=self.obs_width, valid=step.valid)
-        self._check_states("next_obs", step.next_obs.flatten(2), width=self.obs_width, valid=step.valid)
-        if not np.isfinite(step.reward.numpy()).all():
-            p, e = (~torch.isfinite(step.reward)).nonzero()[0].tolist()
-            raise ValueError(f"reward of member {p}, environment {e} is {step.reward[p, e]}; the step is refused")
-
-    def _check_states(self, name: str, states: Tensor, *, width: int, valid: Tensor | None = None) -> None:
-        if states.shape[-1] != width:
-            raise ValueError(f"{name} has {states.shape[-1]} features, but this shaper was bound to {width}")
-        if states.dtype.is_floating_point and not np.isfinite(states.numpy()).all():
-            bad = ~torch.isfinite(states)
-            if valid is not None:
-                bad = bad & valid[..., None]
-            if bad.any():
-                p, i, d = bad.nonzero()[0].tolist()
-                what = f"{name} of member {p} (row {i}) is {states[p, i, d].item()} in dimension {d}"
-                raise ValueError(f"{what}; the step is refused and nothing was counted: mend the environment")
-
-    def _check_device(self, name: str, device: torch.device) -> None:
-        home = self._bound().device
-        if device.type != home.type or (home.index is not None and device.index != home.index):
-            raise ValueError(
-                f"{name} is on {device}, but this shaper was bound to {home}; move it with .to({str(home)!r})"
-            )
+        check_states("obs", step.obs.flatten(2), width=self.obs_width, valid=step.valid)
+        check_states("next_obs", step.next_obs.flatten(2), width=self.obs_width, valid=step.valid)
+        check_rewards(step.reward)
 
     def _batch_states(self, batch: Batch) -> Tensor:
         host = self._bound()
-        self._check_device("batch", batch.obs.device)
+        check_device("batch", batch.obs.device, host.device)
         states = self._states(batch.obs, batch.action)
         if states.shape[0] != host.members or states.shape[-1] != self.width:
             raise ValueError(

@@ -1,0 +1,197 @@
+"""One line of a table: a method on a task, with intervals, beside a method that it is compared with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sasr.report import stats
+from sasr.report.collect import Collection
+from sasr.report.reference import Reference, at, like
+from sasr.report.stats import Estimate
+from sasr.report.store import Result
+from sasr.report.summary import NOTHING, Cell, cells_of
+from sasr.report.tables import Entry, Table, digits_for
+
+FINAL, AUTHORS = "final, mean ± s.e.", "authors' curve there"
+"""Headings of columns."""
+
+
+class Row(NamedTuple):
+    """Figures of a method on a task; NaN where there is nothing to take them from."""
+
+    method: str
+    cell: Cell
+    area: Estimate
+    """Mean over seeds of the curves' mean height, with its bootstrap interval."""
+    reach: Estimate
+    """Median over seeds of the steps to the task's threshold; infinite where most never got there."""
+    reached: int
+    better: Estimate
+    """Chance that the final return of a seed is above that of a seed of the base."""
+    better_area: Estimate
+    """The same for the area."""
+    authors: float
+    """The authors' curve of this method where ours ends."""
+    paper: float
+    """The paper's Table 1."""
+    digits: int
+    """After the point of returns, the same in all rows of a task."""
+
+    @property
+    def result(self) -> Result:
+        """Where the figures are from."""
+        return self.cell.result
+
+
+def rows_of(
+    results: Sequence[Result],
+    *,
+    base: str,
+    threshold: float = math.nan,
+    curves: Mapping[str, Reference] | None = None,
+    paper: Mapping[str, float] | None = None,
+    seed: int = 0,
+) -> list[Row]:
+    """The rows of one task, in the order given.
+
+    Args:
+        results: Of one task, no method twice.
+        base: The method that others are compared with.
+        threshold: Return that counts as having learned the task; NaN where none is defined.
+        curves: The authors' curves by method.
+        paper: The paper's Table 1 by method.
+        seed: Of all bootstrap intervals.
+    """
+    found = cells_of(Collection(list(results)), seed=seed)
+    cells = {own.method: found[own.task, own.method] for own in results}
+    sizes = [abs(own) for cell in cells.values() for own in (cell.mean, cell.area) if math.isfinite(own)]
+    rows = []
+    for method, cell in cells.items():
+        took = [stats.steps_to_threshold(own.steps, own.returns, threshold) for own in cell.result.seeds if own.steps]
+        known = bool(took) and not math.isnan(threshold)
+        curve = like(method, curves or {})
+        other = cells.get(base) if method != base else None
+        rows.append(
+            Row(
+                method=method,
+                cell=cell,
+                area=stats.estimate([cell.areas], stats.mean_of_tasks, seed=seed) if len(cell.areas) else NOTHING,
+                reach=stats.median_steps(took, seed=seed) if known else NOTHING,
+                reached=int(np.isfinite(took).sum()) if known else 0,
+                # A longer run may end higher for no other reason; areas are all taken up to the shortest.
+                better=_better(cell.scores, other.scores, seed) if other and _as_long(cell, other) else NOTHING,
+                better_area=_better(cell.areas, other.areas, seed) if other else NOTHING,
+                authors=at(curve, cell.result.steps) if curve else math.nan,
+                paper=like_paper(method, paper or {}),
+                digits=digits_for(max(sizes, default=0.0)),
+            )
+        )
+    return rows
+
+
+def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float = math.nan) -> Table:
+    """Methods on one task with intervals; columns that nothing is known for are left out."""
+    digits = rows[0].digits if rows else 2
+    end = min((row.result.steps for row in rows), default=0)
+    reach = {f"steps to {threshold:g}": [_reach(row) for row in rows]} if not math.isnan(threshold) else {}
+    columns: dict[str, list[Entry]] = {
+        "seeds": [Entry(str(len(row.cell.scores))) for row in rows],
+        "steps": [Entry(f"{row.result.steps:,}") for row in rows],
+        FINAL: [Entry(row.cell.mean, row.cell.error, digits=digits) for row in rows],
+        "final, IQM [95 %]": [_interval(row.cell.iqm, digits) for row in rows],
+        f"area to {end:,} [95 %]": [_interval(row.area, digits) for row in rows],
+        **reach,
+        f"P(final > {base})": [_interval(row.better, 2) for row in rows],
+        f"P(area > {base})": [_interval(row.better_area, 2) for row in rows],
+        AUTHORS: [Entry(row.authors, digits=digits) for row in rows],
+        "paper, Table 1": [Entry(row.paper, digits=digits) for row in rows],
+    }
+    kept = {name: own for name, own in columns.items() if any(_known(entry) for entry in own)}
+    best = max((row.cell.mean for row in rows if not math.isnan(row.cell.mean)), default=math.nan)
+    table = []
+    for index, row in enumerate(rows):
+        entries = [own[index] for own in kept.values()]
+        first = list(kept).index(FINAL) if FINAL in kept else -1
+        entries = [
+            own._replace(best=place == first and own.value == best and len(rows) > 1)
+            for place, own in enumerate(entries)
+        ]
+        table.append((Entry(row.method, mark=marks(row.cell)), *entries))
+    notes = marks_told(rows, "see below")
+    if AUTHORS in kept:
+        notes += (f"{AUTHORS}: the mean return that they logged when they had taken as many steps as we.",)
+    return Table(title=title, columns=("method", *kept), rows=tuple(table), notes=notes)
+
+
+def gaps_and_remarks(results: Iterable[Result]) -> list[str]:
+    """What is missing or odd, a line for all results of a task of which the same is to be said."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for own in results:
+        if words := "; ".join([*own.gaps, *own.remarks]):
+            told.setdefault((own.task, words), []).append(f"`{own.method}`")
+    return [f"- {', '.join(methods)} on {task}: {words}." for (task, words), methods in told.items()]
+
+
+def marks(cell: Cell) -> str:
+    """* for what is incomplete, ‡ for what goes without seeds that gave NaN."""
+    return ("*" if cell.result.gaps else "") + ("‡" if cell.failed else "")
+
+
+def marks_told(rows: Iterable[Row], where: str) -> tuple[str, ...]:
+    """What the marks of these rows mean, and where more is said."""
+    used = "".join(marks(row.cell) for row in rows)
+    told = {"*": f"* incomplete, {where}.", "‡": "‡ without seeds that gave NaN."}
+    return tuple(text for mark, text in told.items() if mark in used)
+
+
+def like_paper(method: str, paper: Mapping[str, float]) -> float:
+    """The paper's figure for a method, its presets and its variants counting as the method."""
+    if method in paper:
+        return paper[method]
+    base = method.split("-")[0]
+    return paper.get(base, math.nan) if base == "sasr" else math.nan
+
+
+def figures_of(row: Row) -> dict[str, str]:
+    """What a note can say about a row, as it stands in tables."""
+    digits = row.digits
+    return {
+        "final": Entry(row.cell.mean, row.cell.error, digits=digits).text(),
+        "iqm": _interval(row.cell.iqm, digits).text(),
+        "auc": _interval(row.area, digits).text(),
+        "reach": Entry(row.reach.value, low=row.reach.low, high=row.reach.high, digits=0).text(),
+        "reached": str(row.reached),
+        "better": _interval(row.better, 2).text(),
+        "better_auc": _interval(row.better_area, 2).text(),
+        "seeds": str(len(row.cell.scores)),
+        "steps": f"{row.result.steps:,}",
+        "authors": Entry(row.authors, digits=digits).text(),
+        "paper": Entry(row.paper, digits=digits).text(),
+    }
+
+
+def _better(ours: stats.Scores, theirs: stats.Scores, seed: int) -> Estimate:
+    if not len(ours) or not len(theirs):
+        return NOTHING
+    return stats.probability_of_improvement([ours], [theirs], seed=seed)
+
+
+def _as_long(one: Cell, other: Cell) -> bool:
+    return one.result.steps == other.result.steps
+
+
+def _interval(own: Estimate, digits: int) -> Entry:
+    return Entry(own.value, low=own.low, high=own.high, digits=digits)
+
+
+def _reach(row: Row) -> Entry:
+    entry = Entry(row.reach.value, low=row.reach.low, high=row.reach.high, digits=0)
+    return entry._replace(mark=f" ({row.reached} of {len(row.result.seeds)})") if _known(entry) else entry
+
+
+def _known(entry: Entry) -> bool:
+    return isinstance(entry.value, str) or not math.isnan(entry.value)

@@ -1,0 +1,292 @@
+"""docs/results is what the folder results/ gives; tables say what numpy says; bad files and placeholders are named."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sasr.experiments.plan_file import read_plan
+from sasr.report.analysis import Stage, bin_stages, count_visits, write_analysis
+from sasr.report.figures import png_data
+from sasr.report.pages.inputs import MAIN, methods_of, read_store, takes_apart
+from sasr.report.pages.rows import figures_of
+from sasr.report.pages.tasks import rows_by_task
+from sasr.report.pages.write import differences, pages_of, write_pages
+from sasr.report.store import Result, SeedResult, write_result
+from tests.report.synthetic import make_result
+
+ROOT = Path(__file__).parents[1]
+LEVELS = {"sasr": 1.0, "sac": 0.4, "rnd": 0.7}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Two tasks, three methods, eight seeds."""
+    folder = tmp_path / "results"
+    shutil.copytree(ROOT / "results" / "reference", folder / "reference")
+    (folder / "thresholds.toml").write_text("MountainCar = 0.5\n")
+    for task, scale in (("MountainCar", 1.0), ("HumanKeep", 150.0)):
+        for method, level in LEVELS.items():
+            write_result(make_result(task, method, seeds=8, level=scale * level), folder)
+    return folder
+
+
+def text_of(folder: Path, page: str) -> str:
+    return next(own.text for own in pages_of(folder) if own.name == page)
+
+
+def table_row(text: str, method: str) -> dict[str, str]:
+    """A row of the first table of a page whose second or first column is the method."""
+    lines = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in text.splitlines() if line[:1] == "|"]
+    row = next(line for line in lines if line[0] == method)
+    return dict(zip(lines[0], (cell.strip("*") for cell in row), strict=True))
+
+
+def test_the_pages_in_docs_are_what_the_store_gives() -> None:
+    assert differences(ROOT / "results", ROOT / "docs" / "results") == [], "run `make results`"
+
+
+def test_plans_can_be_run_and_those_that_take_the_default_apart_change_its_settings_alone() -> None:
+    plans = {path.stem: read_plan(path) for path in (ROOT / "results" / "plans").glob("*.toml")}
+    assert [name for name, plan in plans.items() if takes_apart(plan)] == ["default"]
+    methods = methods_of(plans["default"])
+    assert next(iter(methods)) == "sasr"
+    assert all(own.shaper_settings for name, own in methods.items() if name not in ("sasr", "sac"))
+
+
+def test_the_authors_curves_have_few_points_and_names_that_are_ours() -> None:
+    found = read_store(ROOT / "results")
+    assert {"sasr", "sac", "relara", "explo", "h=0.01"} <= found.reference["AntStand"].keys()
+    assert max(len(curve.steps) for own in found.reference.values() for curve in own.values()) <= 50
+    assert found.paper["table1"].keys() >= found.reference.keys() - {"AntSpeed"}
+
+
+def test_tables_say_what_numpy_says(store: Path) -> None:
+    results = {own.method: own for own in read_store(store).main.results if own.task == "MountainCar"}
+    text = text_of(store, "MountainCar")
+    finals = {name: np.array([np.mean(own.final) for own in result.seeds]) for name, result in results.items()}
+    for method, scores in finals.items():
+        row = table_row(text, method)
+        error = scores.std(ddof=1) / np.sqrt(8)
+        assert row["final, mean ± s.e."] == f"{scores.mean():.2f} ± {error:.2f}"
+        assert row["final, IQM [95 %]"].startswith(f"{np.sort(scores)[2:6].mean():.2f} [")
+        areas = [np.trapezoid(own.returns, own.steps) / 10_000 for own in results[method].seeds]
+        assert row["area to 10,000 [95 %]"].startswith(f"{np.mean(areas):.2f} [")
+        assert (row["seeds"], row["steps"]) == ("8", "10,000")
+        first = [
+            next((s for s, r in zip(o.steps, o.returns, strict=True) if r >= 0.5), np.inf)
+            for o in results[method].seeds
+        ]
+        reached = int(np.isfinite(first).sum())
+        middle = np.sort(first)[4]  # the higher of the two in the middle
+        assert row["steps to 0.5"].startswith(f"{middle:,.0f}" if np.isfinite(middle) else "never")
+        assert row["steps to 0.5"].endswith(f"({reached} of 8)")
+        assert (
+            row["P(final \\> sac)"].startswith(f"{(scores[:, None] > finals['sac']).mean():.2f} [") or method == "sac"
+        )
+        assert row["paper, Table 1"] == {"sasr": "1.00", "sac": "-0.10", "rnd": "1.00"}[method]
+    best = max(finals, key=lambda name: finals[name].mean())
+    assert f"| **{finals[best].mean():.2f} ±" in text
+
+
+def test_the_index_has_every_row_and_links_to_every_page(store: Path) -> None:
+    text = text_of(store, "README")
+    for result in read_store(store).main.results:
+        mean, digits = result.scores.mean(), 2 if result.task == "MountainCar" else 1
+        assert re.search(rf"\| {result.method} \| \**{mean:.{digits}f} ± .*\| 8 \| 10,000 \|", text)
+    for page in pages_of(store):
+        assert page.name == "README" or f"]({page.name}.md)" in text
+
+
+def test_every_row_has_its_command_machine_seeds_and_commit(store: Path) -> None:
+    text = text_of(store, "HumanKeep")
+    for method in LEVELS:
+        command = f"sasr compare --tasks HumanKeep --methods {method} --seeds 8 --save results/"
+        assert f"- `{method}`: seeds 0–7, commit abc1234, a processor, 2 cores: `{command}`" in text
+
+
+def test_the_same_store_gives_the_same_bytes_and_old_pages_go(store: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    (one).mkdir()
+    (one / "by-hand.md").write_text("# Not ours\n")
+    for out in (one, two):
+        write_pages(store, out)
+    assert differences(store, one) == []
+    assert {path.name for path in one.iterdir()} - {"by-hand.md"} == {path.name for path in two.iterdir()}
+    for path in two.iterdir():
+        assert path.read_bytes() == (one / path.name).read_bytes(), path.name
+    for file in store.glob("HumanKeep-*.json"):
+        file.unlink()
+    assert "HumanKeep.md belongs to no page" in differences(store, one)
+    write_pages(store, one)
+    assert sorted(path.name for path in one.iterdir()) == [
+        "MountainCar.md", "MountainCar.png", "README.md", "by-hand.md", "costs.md",
+    ]  # fmt: skip
+
+
+def test_a_picture_that_is_older_than_its_data_is_found_and_drawn_again(store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "docs"
+    write_pages(store, out)
+    before = png_data(out / "MountainCar.png")
+    assert before in (out / "MountainCar.md").read_text()
+    write_result(make_result("MountainCar", "sasr", seeds=8, level=0.9), store)
+    assert {"MountainCar.md is not what the results give", "MountainCar.png was drawn from other data"} <= {
+        *differences(store, out)
+    }
+    write_pages(store, out)
+    assert differences(store, out) == []
+    assert png_data(out / "MountainCar.png") != before
+
+
+def test_files_that_cannot_be_used_are_all_named(store: Path, tmp_path: Path) -> None:
+    file = next(store.glob("MountainCar-sac-*.json"))
+    data = json.loads(file.read_text())
+    (store / "newer.json").write_text(json.dumps(data | {"version": 99}))
+    (store / "nan.json").write_text(file.read_text().replace('"final_success": 0.9', '"final_success": NaN', 1))
+    (store / "cut.json").write_text(file.read_text()[:200])
+    (store / "analysis").mkdir()
+    (store / "analysis" / "odd.json").write_text("{}")
+    with pytest.raises(ValueError) as error:
+        write_pages(store, tmp_path / "docs")
+    told = str(error.value).splitlines()
+    for name, why in (
+        ("newer.json", "version 99"),
+        ("nan.json", "NaN is no JSON"),
+        ("cut.json", "line"),
+        ("analysis/odd.json", "no analysis"),
+    ):
+        assert any(name in line and why in line for line in told), told
+    assert not (tmp_path / "docs").exists()
+
+
+def test_seeds_that_gave_nan_and_seeds_that_are_missing_are_marked(store: Path) -> None:
+    whole = make_result("MountainCar", "sasr", seeds=8)
+    broken = (SeedResult(seed=7, steps=(0, 10_000), returns=(0.0, float("nan"))),)
+    lame = Result(**{**whole.__dict__, "seeds": whole.seeds[:6] + broken})
+    write_result(lame, store)
+    text = text_of(store, "MountainCar")
+    assert table_row(text, "sasr\\*‡")["seeds"] == "6"
+    assert "seed 6 not run" in text
+    assert "seed 7 with figures that are not finite" in text
+
+
+def test_a_result_whose_seeds_have_not_begun_is_shown_as_missing(store: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "results" / "plans", store / "plans")
+    for method in ("sasr", "raw kernel", "h=0.01", "h=0.1"):
+        nothing = Result(**{**make_result("MountainCar", method).__dict__, "seeds": ()})
+        write_result(nothing if method != "h=0.1" else make_result("MountainCar", method), store)
+    write_pages(store, tmp_path / "docs")
+    for page, row in (("MountainCar", "sasr\\*"), ("default", "raw kernel\\*")):
+        found = table_row((tmp_path / "docs" / f"{page}.md").read_text(), row)
+        assert (found["seeds"], found["final, mean ± s.e."]) == ("0", "–")
+    assert "| MountainCar | –\\* |" in (tmp_path / "docs" / "ablations.md").read_text()
+
+
+def test_runs_of_unequal_length_are_compared_by_their_common_part_only(store: Path) -> None:
+    write_result(make_result("MountainCar", "sac", seeds=8, steps=5_000, level=0.4), store)
+    row = table_row(text_of(store, "MountainCar"), "sasr")
+    assert "P(final \\> sac)" not in row
+    assert "area to 5,000 [95 %]" in row
+    assert row["P(area \\> sac)"] != "–"
+
+
+def test_notes_are_filled_in_from_the_store(store: Path) -> None:
+    (store / "notes").mkdir()
+    note = store / "notes" / "MountainCar.md"
+    note.write_text("SASR {sasr.final} against {sac.final}, {sasr.seeds} seeds; on HumanKeep {HumanKeep/sac.auc}.\n")
+    text = text_of(store, "MountainCar")
+    ours, theirs = table_row(text, "sasr"), table_row(text, "sac")
+    other = table_row(text_of(store, "HumanKeep"), "sac")["area to 10,000 [95 %]"]
+    said = f"SASR {ours['final, mean ± s.e.']} against {theirs['final, mean ± s.e.']}, 8 seeds; on HumanKeep {other}."
+    assert text.endswith(f"## In short\n\n{said}\n")
+    assert "`results/notes/HumanKeep.md`" in text_of(store, "HumanKeep")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        (
+            "MountainCar",
+            "{sascr.final}",
+            r"MountainCar\.md: \{sascr\.final\}: method 'sascr' is unknown; did you mean 'sasr'",
+        ),
+        ("MountainCar", "{sasr.finl}", r"\{sasr\.finl\}: figure 'finl' is unknown; did you mean 'final'"),
+        ("MountainCar", "{sasr}", r"\{sasr\} is not \{METHOD\.FIGURE\}"),
+        ("MountianCar", "words", r"MountianCar\.md: page 'MountianCar' is unknown; did you mean 'MountainCar'"),
+    ],
+)
+def test_a_placeholder_or_a_page_that_is_not_there_is_named(file: str, text: str, message: str, store: Path) -> None:
+    (store / "notes").mkdir()
+    (store / "notes" / f"{file}.md").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        pages_of(store)
+
+
+def test_the_folders_readme_lists_every_placeholder(store: Path) -> None:
+    row = rows_by_task(read_store(store))["MountainCar"][0]
+    listed = re.findall(r"`\{METHOD\.(\w+)\}`", (ROOT / "results" / "README.md").read_text())
+    assert sorted(listed) == sorted(figures_of(row))
+
+
+def test_results_go_where_their_names_folders_and_commands_say(store: Path) -> None:
+    shutil.copytree(ROOT / "results" / "plans", store / "plans")
+    write_result(make_result("HumanKeep", "h=0.01", level=50.0), store)
+    write_result(make_result("HumanKeep", "raw kernel", level=50.0), store)
+    write_result(make_result("AntStand", "sasr", seeds=1, wall_seconds=10.0), store / "cost")
+    write_result(make_result("AntStand", "rnd", seeds=1, wall_seconds=15.0), store / "cost")
+    write_result(make_result("AntStand", "sac", command="sasr compare --save rff-on-off"), store)
+    groups = {name: [own.method for own in found.results] for name, found in read_store(store).groups.items()}
+    assert groups["ablation-bandwidth"] == ["h=0.01"]
+    assert groups["default"] == ["raw kernel"]
+    assert groups["cost"] == ["rnd", "sasr"]
+    assert groups["rff-on-off"] == ["sac"]
+    assert len(groups[MAIN]) == 6
+    pages = {page.name: page for page in pages_of(store)}
+    assert "| HumanKeep, paper | 194.9 ± 0.0 |" in pages["ablations"].text
+    assert table_row(pages["default"].text, "raw kernel")["P(final \\> sasr)"] != "–"
+    assert table_row(pages["costs"].text, "AntStand")["rnd"] == "1.50"
+    assert table_row(pages["costs"].text, "AntStand, paper")["rnd"] == "1.11"
+    for page in (pages["ablations"], pages["default"]):
+        for picture in page.pictures:
+            assert any(panel.lines for panel in picture.draw().axes)
+
+
+def test_the_authors_curve_goes_with_their_preset_and_ends_where_ours_do(store: Path) -> None:
+    write_result(make_result("MountainCar", "sasr-authors", seeds=2), store)
+    page = next(own for own in pages_of(store) if own.name == "MountainCar")
+    near, far = page.pictures[0].draw().axes
+    dashed = [line for line in near.lines if line.get_linestyle() == "--"]
+    solid = {line.get_color() for line in near.lines} - {line.get_color() for line in dashed}
+    assert len(dashed) == 3  # of SASR, SAC and RND
+    assert len(solid) == 1  # the default's: its curve is nobody's but ours
+    assert max(line.get_xdata()[-1] for line in dashed) <= 10_000
+    assert max(line.get_xdata()[-1] for line in far.lines) > 100_000
+
+
+def test_an_empty_store_still_gives_a_sensible_index(tmp_path: Path) -> None:
+    pages = {page.name: page.text for page in pages_of(tmp_path)}
+    assert pages.keys() == {"README", "costs"}
+    assert "No task has been measured" in pages["README"]
+    with pytest.raises(ValueError, match="is not a folder"):
+        pages_of(tmp_path / "nowhere")
+
+
+def test_analyses_become_a_page_with_a_picture_each(store: Path) -> None:
+    rng = np.random.default_rng(0)
+    facts = {"task": "MountainCar", "method": "sasr", "seed": 3, "commit": "abc1234", "run": "sasr train MountainCar"}
+    states = rng.normal(size=(300, 2))
+    write_analysis(count_visits(states, period=100, bins=8, **facts), store / "analysis" / "visits.json")
+    stage = Stage("100 steps", states[:, 0], states[:, 1], rng.uniform(size=300))
+    write_analysis(bin_stages([stage], bins=8, **facts), store / "analysis" / "along.json")
+    page = next(own for own in pages_of(store) if own.name == "analysis")
+    assert [picture.file for picture in page.pictures] == ["analysis-along.png", "analysis-visits.png"]
+    assert "Seed 3, commit abc1234" in page.text
+    assert "`sasr train MountainCar`" in page.text
+    along, visits = (picture.draw() for picture in page.pictures)
+    assert along.axes[1].lines
+    assert len([panel for panel in visits.axes if panel.images]) == 3
