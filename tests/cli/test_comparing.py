@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sasr
-from sasr.cli import comparing
+from sasr.cli import gridding
 from sasr.report.store import read_results
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS
@@ -85,7 +85,7 @@ def test_a_result_is_saved_as_soon_as_its_cells_are_done(
     def taken_away(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparing, "_save", taken_away)  # what comes after the last cell never comes
+    monkeypatch.setattr(gridding, "_save", taken_away)  # what comes after the last cell never comes
     with pytest.raises(KeyboardInterrupt):
         run(capsys, "compare", *TINY, "--on", "inline", "--save")
     (result,) = read_results(here / "results").results
