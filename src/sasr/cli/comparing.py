@@ -25,7 +25,7 @@ from sasr.experiments.runners.ray import OnRay
 from sasr.experiments.values import literal
 from sasr.records import tracking
 from sasr.records.folder import command_line, commit_here
-from sasr.report.store import check_writable
+from sasr.report.store import check_store
 from sasr.training.config import choose_device
 
 Where = Literal["pool", "inline", "ray"]
@@ -105,7 +105,7 @@ def compare(
     if not dry_run:
         prepare(wanted, out)
         if store is not None:
-            check_writable(store)
+            check_store(store)
     means = _Means(on=on, jobs=jobs, threads=threads, population=population, rooms=machine_rooms(device))
     needs = examine_all([cell for cell in wanted.cells if not is_done(Job(cell=cell, out=out))], console)
     wanted = wanted.split(lambda cell: means.most_seeds(cell, needs))
