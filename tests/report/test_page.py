@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sasr.report import page as page_module
 from sasr.report import payload as payload_module
+from sasr.report import plotly_js
 from sasr.report.collect import Collection, Video, collect
-from sasr.report.page import _embedded, packed_script, write_page
+from sasr.report.page import _embedded, write_page
 from sasr.report.payload import packed
+from sasr.report.plotly_js import packed_script
 from sasr.report.runs import Maps
 from sasr.report.store import write_result
 
@@ -56,16 +57,45 @@ def test_the_page_fetches_nothing_and_has_no_external_parts(tmp_path: Path) -> N
     assert "@import" not in ours
 
 
-def test_plotly_is_packed_as_it_came_but_for_the_brackets_that_make_it_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    shipped = page_module.plotly_script()
-    script = gzip.decompress(base64.b64decode(packed_script())).decode("ascii")
-    asked = shipped.replace(", () => {\n", ", (() => {\n", 1).rstrip().removesuffix("));") + ")));"
-    assert re.sub(r"\\(x|u)[0-9a-f]{2,4}", "", script) == re.sub(
-        r"\\(x|u)[0-9a-f]{2,4}", "", re.sub(r"[^\x00-\x7f]", "", asked)
-    )
-    monkeypatch.setattr(page_module, "plotly_script", lambda: "var Plotly = {mu: 'µ'}; f(1, () => {\n});\n")
-    other = gzip.decompress(base64.b64decode(packed_script.__wrapped__()))
-    assert other == b"var Plotly = {mu: '\\xb5'}; f(1, () => {\n});"
+def test_plotly_is_as_it_came_but_for_kinds_that_are_not_drawn_and_brackets_that_make_it_quick() -> None:
+    shipped = plotly_js.plotly_script().rstrip()
+    changed = gzip.decompress(base64.b64decode(packed_script())).decode("ascii")
+    assert shipped.isascii() is False
+    # Each of the three changes undone gives the script as it came.
+    found, slim = plotly_js._KINDS.search(shipped), plotly_js._KINDS.search(changed)
+    assert found is not None
+    assert slim is not None
+    assert slim[1] in found[1].split(",")
+    whole = changed[: slim.start(1)] + found[1] + changed[slim.end(1) :]
+    whole = whole.replace(", (() => {\n", ", () => {\n", 1).removesuffix(")));") + "));"
+    assert whole == shipped.encode("ascii", "backslashreplace").decode()
+
+
+BUNDLE = """(f(self, () => {
+var a=W((e,t)=>{"use strict";t.exports={calc:z(),moduleType:"trace",name:"heatmap",meta:1}});"""
+BUNDLE += """var b$=W((e,t)=>{"use strict";t.exports=a()});var c=W((e,t)=>{var r=k();"""
+BUNDLE += """r.register([o(),b$(),p()]);t.exports=r});return c();})();
+}));"""
+
+
+@pytest.mark.parametrize(
+    ("change", "into"),
+    [
+        (("", ""), ("o(),b$(),p()", "b$()")),
+        (('"heatmap"', '"hotmap"'), ("", "")),
+        (("exports=a()", "exports=x()"), ("", "")),
+        (("[o(),b$(),p()]", "[o(),p()]"), ("", "")),
+        (("[o(),b$(),p()]", "all"), ("", "")),
+    ],
+)
+def test_a_plotly_of_another_form_keeps_all_its_kinds(change: tuple[str, str], into: tuple[str, str]) -> None:
+    script = BUNDLE.replace(*change)
+    assert plotly_js._of_kinds(script, ("heatmap",)) == script.replace(*into)
+
+
+@pytest.mark.parametrize("script", ["var Plotly = {};", "f(1, () => {\n});", "x" * 2_000 + ", () => {\n\n}));"])
+def test_a_plotly_in_another_wrapper_stays_in_it(script: str) -> None:
+    assert plotly_js._read_once(script) == script
 
 
 def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:

@@ -344,6 +344,7 @@ def test_the_map_follows_its_slider_and_plays(page: Any) -> None:
     page.locator("#maps").scroll_into_view_if_needed()
     page.wait_for_function("document.getElementById('map').data")
     assert page.locator("#map-told").inner_text() == "3,000 steps"
+    assert page.locator("#map .hm image").count() == 1  # a kind that plotly has not got would be drawn as lines
     corner = "() => { const z = document.getElementById('map').data[0].z; return z[0][z[0].length - 1]; }"
     assert page.evaluate(corner) == pytest.approx(0.8, abs=0.005)
     page.locator("#map-step").focus()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import functools
-import gzip
 import json
 from importlib import resources
 from pathlib import Path
@@ -12,11 +9,11 @@ from typing import Any
 
 from sasr.report.collect import Collection
 from sasr.report.payload import payload
+from sasr.report.plotly_js import INSTALL, packed_script
 from sasr.report.reference import References
 from sasr.report.store import check_writable, write_whole
 from sasr.report.summary import Summary, summarise
 
-INSTALL = 'the page needs plotly and jinja2: pip install "sasr[report]"'
 SCRIPTS = ("data.js", "plotly.js", "charts.js", "tables.js", "parts.js", "controls.js")
 
 
@@ -78,35 +75,6 @@ def render(data: dict[str, Any], *, title: str, command: str, plotly: str) -> st
         script=scripts,
         plotly=plotly,
     )
-
-
-def plotly_script() -> str:
-    """plotly.js as the plotly package ships it."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise ImportError(INSTALL) from None
-    text: str = get_plotlyjs()
-    return text
-
-
-@functools.cache
-def packed_script() -> str:
-    """plotly.js as gzip in base64, in a form that browsers read faster."""
-    # A few signs of calendars would make the whole script one of two bytes a letter.
-    text = _read_once(plotly_script().rstrip()).encode("ascii", "backslashreplace")
-    return base64.b64encode(gzip.compress(text, mtime=0)).decode()
-
-
-def _read_once(script: str) -> str:
-    """With parentheses around the function that everything is in: V8 then compiles it while it reads it first.
-
-    Without them it reads the function to find its end, and all of it again when it is called.
-    """
-    before, inside, after = script.partition(", () => {\n")
-    if not inside or len(before) > 1_000 or not after.endswith("\n}));"):
-        return script  # made up in another way: slower, and all right
-    return f"{before}, (() => {{\n{after.removesuffix('));')})));"
 
 
 def _counts(data: dict[str, Any]) -> dict[str, int]:

@@ -243,7 +243,9 @@ def check_store(folder: Path) -> None:
     """See that results can be added to a store: none of another version is in it, which this one might write over."""
     check_writable(folder)
     for problem in read_results(folder).problems:
-        raise ValueError(f"{folder / problem.path}: {problem.text}; move it away, or choose another store with --results")
+        raise ValueError(
+            f"{folder / problem.path}: {problem.text}; move it away, or choose another store with --results"
+        )
 
 
 def is_result(text: str) -> bool:
