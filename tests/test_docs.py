@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sasr.experiments.plan_file import parse_plan, read_suite, suites
+from sasr.report.store import read_results
 from tests.cli.commands import run
 
 ROOT = Path(__file__).parents[1]
@@ -138,19 +139,27 @@ def test_the_throughput_table_is_the_stored_one() -> None:
     assert f"| Stable-Baselines3's SAC | {alone:,.0f} | |" in text
 
 
-def test_the_engines_mountain_car_table_is_what_the_benchmark_printed() -> None:
-    printed = (ROOT / "benchmarks" / "results" / "shaping_helps-MountainCar-h200.txt").read_text()
-    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if line.startswith("│")]
-    rows: list[list[str]] = []
-    for line in cells:  # a row of the printed table may take several lines
-        rows = (
-            [*rows, line]
-            if line[0]
-            else [*rows[:-1], [f"{a} {b}".strip() for a, b in zip(rows[-1], line, strict=True)]]
-        )
-    text = (ROOT / "README.md").read_text()
-    for name, row in zip(("SASR `auto`", "SAC", "SASR `authors`"), rows, strict=True):
-        assert f"| {name} | {' | '.join(row[1:5])} | {row[7]} |" in text
+@pytest.mark.parametrize("task", ["MountainCar", "HumanKeep", "AntStand"])
+def test_the_first_table_of_the_readme_is_the_stored_one(task: str) -> None:
+    found = read_results(ROOT / "results").results
+    ours, plain = (next(own for own in found if (own.task, own.method) == (task, method)) for method in ("sasr", "sac"))
+    digits = {"MountainCar": 2, "HumanKeep": 1, "AntStand": 2}[task]
+    means = []
+    for own in (ours, plain):
+        error = own.scores.std(ddof=1) / len(own.scores) ** 0.5
+        means.append(f"{own.scores.mean() + 0.0:.{digits}f} ± {error:.{digits}f}".replace("-0.00 ", "0.00 "))
+    line = f"| [{task}](docs/results/{task}.md), {ours.steps:,} steps | {means[0]} | {means[1]} |"
+    assert line in (ROOT / "README.md").read_text()
+    assert {len(seed.final) for own in (ours, plain) for seed in own.seeds} == {20}
+
+
+def test_every_seed_of_the_default_has_solved_mountain_car_by_40000_steps() -> None:
+    (ours,) = (
+        own for own in read_results(ROOT / "results").results if (own.task, own.method) == ("MountainCar", "sasr")
+    )
+    by_then = [max(at for step, at in zip(own.steps, own.returns, strict=True) if step <= 40_000) for own in ours.seeds]
+    assert len(by_then) == 10
+    assert min(by_then) >= 0.9
 
 
 @pytest.mark.parametrize("page", ["rnd", "drnd", "explo"])
@@ -163,6 +172,25 @@ def test_the_discovery_table_is_the_stored_one(page: str) -> None:
         when, goals = statistics.median(found), statistics.mean(own["goals"])
         line = f"| `{own['shaper']}` | {len(found)} of 10 | {untouched} of 6 | {when:,.0f} | {goals:.1f} |"
         assert line in text
+
+
+@pytest.mark.parametrize(
+    ("label", "row"),
+    [
+        ("16-cores-ant-v5", "Ant-v5, 16 cores of an Intel Xeon"),
+        ("16-cores", "AntStand, 16 cores of an Intel Xeon"),
+        ("2-cores", "AntStand, 2 cores of an AMD EPYC"),
+    ],
+)
+def test_the_environments_table_is_the_stored_one(label: str, row: str) -> None:
+    text, found = (ROOT / "README.md").read_text(), stored(f"environments-{label}")
+    rounds = {name: statistics.median(own) for name, own in found["rounds_per_second"].items()}
+    ours = next(
+        figure for name, figure in rounds.items() if name.startswith("sasr population")
+    )  # the default's is first
+    sync, asynchronous = rounds["gymnasium SyncVectorEnv"], rounds["gymnasium AsyncVectorEnv"]
+    assert f"| {row} | {ours:,.0f} | {sync:,.0f} | {asynchronous:,.0f} |" in text
+    assert found["machine"]["commit"] in text
 
 
 def test_the_throughput_table_on_two_cores_is_the_stored_one() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,23 @@ def test_an_ablation_grid_has_a_row_for_each_setting_and_a_column_for_each_task(
     titles = [own.get_title() for own in figure.axes]
     assert titles == ["AntStand", "AntFar", "", ""]
     assert [bool(own.lines) for own in figure.axes] == [True, True, False, True]
+
+
+def test_a_change_is_drawn_beside_what_it_changes_as_far_as_both_go(grid: Collection) -> None:
+    whole = figures.panels_of(grid)["AntFar"]
+    base, other = list(whole)[:2]
+    short = [
+        dataclasses.replace(own, steps=own.steps[:3], returns=own.returns[:3], success=own.success[:3])
+        for own in whole[other]
+    ]
+    figure = figures.change_grid(
+        {"more": {base: whole[base], other: whole[other]}, "less": {base: whole[base], other: short}}
+    )
+    drawn = [own for own in figure.axes if own.lines]
+    assert [own.get_title() for own in drawn] == ["more", "less"]
+    assert [len(own.lines) for own in drawn] == [2, 2]
+    assert drawn[1].get_xlim()[1] == short[0].steps[-1] < whole[base][0].steps[-1]
+    assert drawn[0].get_xlim()[1] == whole[base][0].steps[-1]
 
 
 def test_visited_states_are_counted_by_periods() -> None:

@@ -85,7 +85,7 @@ def test_the_first_states_are_counted_too_once_codes_are_settled() -> None:
     shaper = make("explors", host, first_states=20, bits=1)  # two codes
     for step in make_steps(host, 30):
         shaper.observe(step)
-    states = torch.randn(1, 500, 4)
+    states = 10.0 * torch.randn(1, 500, 4, generator=torch.Generator().manual_seed(0))  # of both codes
     code, counts = shaper.counts.bits(states)[0, :, 0], shaper.counts.counts(states)[0]
     assert int(counts[code][0]) + int(counts[~code][0]) == 30
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from sasr.agents import by_hand
 from sasr.agents.borders import Bounded, as_vectors, check_vectors, continuous_actions, normal, uniform
 from sasr.agents.critics import TwinCritic
 from sasr.agents.protocol import check_batch
@@ -23,6 +25,7 @@ from sasr.errors import unknown_name
 from sasr.experience.growing import CheckedModule
 from sasr.experience.spaces import action_width, state_width
 from sasr.experience.transition import Batch, Host
+from sasr.lanes import halves, side_by_side
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationMLP
 from sasr.networks.noisy import NoisyMLP
@@ -108,6 +111,11 @@ class Actor(Bounded):
             self.net = PopulationMLP(widths, generators=init.generators, device=device)
         self.log_std_min, self.log_std_max = config.log_std_min, config.log_std_max
 
+    @property
+    def squashing(self) -> by_hand.Squashing:
+        """How the network's outputs become actions."""
+        return by_hand.Squashing(self.scale, self.middle, self.log_std_min, self.log_std_max)
+
     def resample(self, streams: MemberStreams) -> None:
         """New noise for the weights, if there is any in them."""
         if isinstance(self.net, NoisyMLP):
@@ -167,6 +175,12 @@ class Sac(CheckedModule):
         self.act_streams = MemberStreams(host.seeds, "agent/act", host.device)
         self.update_streams = MemberStreams(host.seeds, "agent/update", host.device)
         self.updates = 0  # an int and not a tensor: the schedule is decided without waiting for the device
+        self.by_hand = host.device.type == "cpu" and isinstance(self.actor.net, PopulationMLP)
+
+    @property
+    def suits_two_lanes(self) -> bool:
+        """Whether an update is worth dividing among two threads; small networks are done before the second wakes up."""
+        return self.by_hand and self.config.batch_size * sum(own.numel() for own in self.parameters()) >= 2**25
 
     # ---------------------------------------------------------------- update
 
@@ -197,8 +211,15 @@ class Sac(CheckedModule):
     def update_critic(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """One step of the critics, and the target critics a little after them."""
         self.actor.resample(self.update_streams)
-        loss, figures = self.critic_loss(batch, self.target(batch, bonus, noise))
-        self.critic_adam.descend(loss)
+        target = self._target_in_lanes(batch, bonus, noise) if self.by_hand else self.target(batch, bonus, noise)
+        if self.by_hand:
+            obs, action = self._flat(batch.obs), self._flat(batch.action)
+            gradients, values = by_hand.critic_gradients(self.critic.net, obs, action, target)
+            figures = self._critic_figures(values, target)[1]
+            self.critic_adam.step(gradients)
+        else:
+            loss, figures = self.critic_loss(batch, target)
+            self.critic_adam.descend(loss)
         self.follow()
         return figures
 
@@ -209,7 +230,9 @@ class Sac(CheckedModule):
 
     def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Squared errors of both critics, summed over P, and figures (P,)."""
-        values = self.critic(self._flat(batch.obs), self._flat(batch.action))
+        return self._critic_figures(self.critic(self._flat(batch.obs), self._flat(batch.action)), target)
+
+    def _critic_figures(self, values: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         loss = (values - target).square().mean(-1).sum(0)
         return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
@@ -217,16 +240,27 @@ class Sac(CheckedModule):
     def target(self, batch: Batch, bonus: Tensor, noise: Tensor) -> Tensor:
         """What the critics should say, (P, B): r + bonus + γ·(1 − terminated)·(min Q′ − α·log π)(s′, a′)."""
         next_obs = self._flat(batch.next_obs)
-        action, log_prob = self.actor.sample(next_obs, noise)
+        if self.by_hand:
+            action, log_prob, *_ = by_hand.draw(self.actor.net(next_obs), noise, self.actor.squashing)
+        else:
+            action, log_prob = self.actor.sample(next_obs, noise)
         value: Tensor = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
         return batch.reward + bonus + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
 
+    def _target_in_lanes(self, batch: Batch, bonus: Tensor, noise: Tensor) -> Tensor:
+        parts = [(batch.part(rows), bonus[:, rows], noise[:, rows]) for rows in halves(bonus.shape[1])]
+        return torch.cat(side_by_side([partial(self.target, *part) for part in parts]), dim=1)
+
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""
         self.actor.resample(self.update_streams)
-        loss, slope, figures = self.actor_loss(batch, noise)
-        self.actor_adam.descend(loss)
+        if self.by_hand:
+            gradients, slope, figures = self._actor_by_hand(self._flat(batch.obs), noise)
+            self.actor_adam.step(gradients)
+        else:
+            loss, slope, figures = self.actor_loss(batch, noise)
+            self.actor_adam.descend(loss)
         # With the log densities from before the actor's step: another pass would move α by less than its own noise.
         self.temperature_adam.step([slope])
         if isinstance(self.actor.net, NoisyMLP):
@@ -237,8 +271,18 @@ class Sac(CheckedModule):
         """What the actor lowers, summed over P; the slope of α·(entropy − target) along log α (P,); figures (P,)."""
         obs = self._flat(batch.obs)
         action, log_prob = self.actor.sample(obs, noise)
+        return self._actor_figures(log_prob, self.critic(obs, action, frozen=True).amin(0))
+
+    def _actor_by_hand(self, obs: Tensor, noise: Tensor) -> tuple[list[Tensor], Tensor, dict[str, Tensor]]:
+        assert isinstance(self.actor.net, PopulationMLP)
+        gradients, log_prob, least = by_hand.actor_gradients(
+            self.actor.net, self.critic.net, obs, noise, self.log_alpha.detach().exp(), self.actor.squashing
+        )
+        return gradients, *self._actor_figures(log_prob, least)[1:]
+
+    def _actor_figures(self, log_prob: Tensor, value: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         alpha = self.log_alpha.detach().exp()
-        loss = (alpha[:, None] * log_prob - self.critic(obs, action, frozen=True).amin(0)).mean(-1)
+        loss = (alpha[:, None] * log_prob - value).mean(-1)
         entropy = -log_prob.detach().mean(-1)
         slope = alpha * (entropy - self.target_entropy)
         return loss.sum(), slope, {"actor_loss": loss.detach(), "entropy": entropy, "alpha": alpha}

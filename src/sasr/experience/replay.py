@@ -194,13 +194,14 @@ class Replay(GrowingModule):
         cursor, filled = self.position[0], self.position[1]
         age = (uniform * (filled * self.envs)).long() + 1
         slot = (cursor * self.envs - age) % self.capacity  # slots are in order of time: row by row
-        terminated = self._rows("terminated", slot)
+        place = self.offset + slot
+        terminated = self._rows("terminated", place)
         return Batch(
-            obs=self._rows("obs", slot),
-            action=self._rows("action", slot),
-            reward=self._rows("reward", slot),
-            next_obs=self._next_obs(slot),
-            terminated=terminated | self._rows("truncated", slot) if self.truncation_is_terminal else terminated,
+            obs=self._rows("obs", place),
+            action=self._rows("action", place),
+            reward=self._rows("reward", place),
+            next_obs=self._next_obs(slot, place),
+            terminated=terminated | self._rows("truncated", place) if self.truncation_is_terminal else terminated,
             slot=slot,
         )
 
@@ -208,15 +209,14 @@ class Replay(GrowingModule):
         """Observations (n, *obs_shape) and actions (n, *action_shape) now stored in `slots` of `member`."""
         return self.obs[member].flatten(0, 1)[slots], self.action[member].flatten(0, 1)[slots]
 
-    def _rows(self, name: str, slot: Tensor) -> Tensor:
-        """Entries (P, B, …) of a buffer at slots (P, B)."""
-        flat: Tensor = getattr(self, name).flatten(0, 2)
-        return flat[self.offset + slot]
+    def _rows(self, name: str, place: Tensor) -> Tensor:
+        """Entries (P, B, …) of a buffer at places (P, B) among the slots of all members."""
+        return _take(getattr(self, name).flatten(0, 2), place)
 
-    def _next_obs(self, slot: Tensor) -> Tensor:
-        following = self._rows("obs", (slot + self.envs) % self.capacity)
-        serial = self._rows("aside", slot).long()
-        kept = self.finals[serial.clamp(min=0) % len(self.finals)]
+    def _next_obs(self, slot: Tensor, place: Tensor) -> Tensor:
+        following = self._rows("obs", self.offset + (slot + self.envs) % self.capacity)
+        serial = self._rows("aside", place).long()
+        kept = _take(self.finals, serial.clamp(min=0) % len(self.finals))
         is_aside = (serial >= 0).view(*slot.shape, *(1,) * (following.dim() - 2))
         return torch.where(is_aside, kept, following)  # no branch on the device's data, so nothing waits for it
 
@@ -275,6 +275,11 @@ class Replay(GrowingModule):
 
 
 # ---------------------------------------------------------------- small parts
+
+
+def _take(rows: Tensor, at: Tensor) -> Tensor:
+    """rows[at], which on a CPU takes four times as long."""
+    return rows.index_select(0, at.flatten()).view(*at.shape, *rows.shape[1:])
 
 
 def free_bytes(device: torch.device) -> int:

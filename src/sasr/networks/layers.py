@@ -76,18 +76,24 @@ class PopulationMLP(nn.Module):
 
         P divides N: network n takes the rows of member n mod P. `frozen` passes gradients to the inputs alone.
         """
-        layers = [layer for layer in self.layers if isinstance(layer, PopulationLinear)]
-        weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
+        weights, biases = self.matrices()
         if frozen:
             weights, biases = [own.detach() for own in weights], [own.detach() for own in biases]
         return _forward(parts, weights, biases, self.activation)
 
+    def matrices(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Weights (N, inputs, outputs) and biases (N, outputs) of the layers."""
+        layers = [layer for layer in self.layers if isinstance(layer, PopulationLinear)]
+        return [layer.weight for layer in layers], [layer.bias for layer in layers]
+
 
 def _forward(parts: Sequence[Tensor], weights: list[Tensor], biases: list[Tensor], activation: str) -> Tensor:
     if parts[0].device.type == "cpu" and not torch.compiler.is_compiling():
-        one_by_one: Tensor = _OneByOne.apply(activation, len(parts), *parts, *weights, *biases)  # type: ignore[no-untyped-call]
-        return one_by_one
-    x = parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=-1)
+        if not torch.is_grad_enabled():
+            return torch.stack([said[-1] for said in _forward_each(joined(parts), weights, biases, activation)])
+        outputs: Tensor = _OneByOne.apply(activation, len(parts), *parts, *weights, *biases)  # type: ignore[no-untyped-call]
+        return outputs
+    x = joined(parts)
     if len(x) < len(weights[0]):
         x = x.repeat(len(weights[0]) // len(x), 1, 1)
     for index, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
@@ -96,66 +102,117 @@ def _forward(parts: Sequence[Tensor], weights: list[Tensor], biases: list[Tensor
     return x
 
 
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Inputs (P, B, k) from parts whose widths add up to k."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=-1)
+
+
 class _OneByOne(torch.autograd.Function):
     """The perceptrons one network after the other, with gradients written out: the fastest plain way on a CPU.
 
     A batched product on a CPU divides its work by N, which would make a member's last bits depend on how many others
-    there are; it is also slower than plain ones. Against autograd over plain layers this saves joining inputs and
-    outputs, copies between layers and products whose result nobody asked for: a third of an update's time.
+    there are; it is also slower than plain ones. Against autograd over plain layers this saves joining outputs, copies
+    between layers and products whose result nobody asked for: a third of an update's time.
     """
 
     @staticmethod
     def forward(ctx: Any, activation: str, parts: int, *tensors: Tensor) -> Tensor:
-        inputs = tensors[:parts]
-        depth = (len(tensors) - parts) // 2
+        x, depth = joined(tensors[:parts]), (len(tensors) - parts) // 2
         weights, biases = tensors[parts : parts + depth], tensors[parts + depth :]
-        N, (P, B), widths = len(weights[0]), inputs[0].shape[:2], [own.shape[2] for own in inputs]
-        outputs = [inputs[0].new_empty(N, B, weight.shape[2]) for weight in weights]
-        for n in range(N):
-            first, *others = (own[n % P] for own in inputs)
-            block, *blocks = weights[0][n].split_with_sizes(widths)
-            output = torch.addmm(biases[0][n], first, block, out=outputs[0][n])
-            for own, block in zip(others, blocks, strict=True):
-                output.addmm_(own, block)
-            for weight, bias, following in zip(weights[1:], biases[1:], outputs[1:], strict=True):
-                rows = output.relu_() if activation == "relu" else output.tanh_()
-                output = torch.addmm(bias[n], rows, weight[n], out=following[n])
-        ctx.activation, ctx.parts, ctx.depth = activation, parts, depth
-        ctx.save_for_backward(*inputs, *weights, *outputs[:-1])
-        return outputs[-1]
+        said = _forward_each(x, weights, biases, activation)
+        ctx.activation, ctx.depth, ctx.widths = activation, depth, [own.shape[2] for own in tensors[:parts]]
+        ctx.save_for_backward(x, *weights, *(hidden for own in said for hidden in own[:-1]))
+        return torch.stack([own[-1] for own in said])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor | None, ...]:
-        parts, depth = ctx.parts, ctx.depth
-        inputs, weights = ctx.saved_tensors[:parts], ctx.saved_tensors[parts : parts + depth]
-        hidden = ctx.saved_tensors[parts + depth :]
-        wanted = ctx.needs_input_grad[2:]
-        N, P, widths, learns = len(weights[0]), len(inputs[0]), [own.shape[2] for own in inputs], wanted[parts]
-        of_inputs = [torch.zeros_like(own) if asked else None for own, asked in zip(inputs, wanted, strict=False)]
-        of_weights = [torch.empty_like(weight) for weight in weights] if learns else []
-        of_biases = [weight.new_empty(N, weight.shape[2]) for weight in weights] if learns else []
-        for n in range(N):
-            gradient = of_output[n]
-            for layer in range(depth - 1, 0, -1):
-                rows = hidden[layer - 1][n]
-                if learns:
-                    torch.sum(gradient, 0, out=of_biases[layer][n])
-                    torch.mm(rows.T, gradient, out=of_weights[layer][n])
-                before = gradient @ weights[layer][n].T
-                if ctx.activation == "relu":
-                    gradient = torch.ops.aten.threshold_backward.grad_input(before, rows, 0, grad_input=before)
-                else:
-                    gradient = torch.ops.aten.tanh_backward.grad_input(before, rows, grad_input=before)
-            if learns:
-                torch.sum(gradient, 0, out=of_biases[0][n])
-                for own, block in zip(inputs, of_weights[0][n].split_with_sizes(widths), strict=True):
-                    torch.mm(own[n % P].T, gradient, out=block)
-            for of_input, block in zip(of_inputs, weights[0][n].split_with_sizes(widths), strict=True):
+        x, *saved = ctx.saved_tensors
+        depth, widths, weights, said = ctx.depth, ctx.widths, saved[: ctx.depth], saved[ctx.depth :]
+        wanted, learns = ctx.needs_input_grad[2 : 2 + len(widths)], ctx.needs_input_grad[2 + len(widths)]
+        of_inputs = [
+            x.new_zeros(*x.shape[:2], width) if asked else None for width, asked in zip(widths, wanted, strict=True)
+        ]
+        of_parameters = empty_gradients(weights) if learns else []
+        into = one_by_one(*of_parameters) if learns else [()] * len(of_output)
+        members = x.unbind()
+        for n, own in enumerate(one_by_one(*weights)):
+            p, hidden = n % len(members), said[n * (depth - 1) : (n + 1) * (depth - 1)]
+            gradient = backward_one(of_output[n], members[p], own, hidden, ctx.activation, into=into[n])
+            for of_input, block in zip(of_inputs, own[0].split_with_sizes(widths), strict=True):
                 if of_input is not None:
-                    of_input[n % P].addmm_(gradient, block.T)
-        nothing = (None,) * depth
-        return (None, None, *of_inputs, *(of_weights or nothing), *(of_biases or nothing))
+                    of_input[p].addmm_(gradient, block.T)
+        return (None, None, *of_inputs, *(of_parameters or (None,) * (2 * depth)))
+
+
+# ------------------------------------------------------ one network, by hand
+
+
+def one_by_one(*stacked: Tensor) -> list[tuple[Tensor, ...]]:
+    """Each network's part of tensors (N, …)."""
+    return list(zip(*(own.unbind() for own in stacked), strict=True))
+
+
+def _forward_each(
+    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: str
+) -> list[list[Tensor]]:
+    depth, members = len(weights), x.unbind()
+    return [
+        forward_one(members[n % len(members)], own[:depth], own[depth:], activation)
+        for n, own in enumerate(one_by_one(*weights, *biases))
+    ]
+
+
+def empty_gradients(weights: Sequence[Tensor]) -> list[Tensor]:
+    """Room for gradients of weights (N, inputs, outputs), layer by layer, and after them of biases (N, outputs)."""
+    return [torch.empty_like(own) for own in weights] + [own.new_empty(len(own), own.shape[2]) for own in weights]
+
+
+def forward_one(
+    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: str = "relu"
+) -> list[Tensor]:
+    """What each layer of one network says (B, outputs) of inputs (B, k), after its activation but for the last one."""
+    said: list[Tensor] = []
+    for weight, bias in zip(weights, biases, strict=True):
+        if said:
+            x = x.relu_() if activation == "relu" else x.tanh_()
+        x = torch.addmm(bias, x, weight)
+        said.append(x)
+    return said
+
+
+def backward_one(
+    gradient: Tensor,
+    x: Tensor,
+    weights: Sequence[Tensor],
+    hidden: Sequence[Tensor],
+    activation: str = "relu",
+    *,
+    into: Sequence[Tensor] = (),
+) -> Tensor:
+    """From the gradient of one network's outputs (B, outputs) that of its first layer before activation, (B, width).
+
+    Args:
+        gradient: Of what is lowered, by the outputs.
+        x: The inputs (B, k).
+        weights: Of each layer.
+        hidden: What the layers before the last one said.
+        activation: The network's.
+        into: Gradients of the weights, layer by layer, and of the biases are written here; empty: nobody wants them.
+    """
+    depth = len(weights)
+    for layer in range(depth - 1, -1, -1):
+        rows = hidden[layer - 1] if layer else x
+        if into:
+            torch.mm(rows.T, gradient, out=into[layer])
+            torch.sum(gradient, 0, out=into[depth + layer])
+        if layer:
+            before = gradient @ weights[layer].T
+            if activation == "relu":
+                gradient = torch.ops.aten.threshold_backward.grad_input(before, rows, 0, grad_input=before)
+            else:
+                gradient = torch.ops.aten.tanh_backward.grad_input(before, rows, grad_input=before)
+    return gradient
 
 
 @torch.no_grad()

@@ -121,6 +121,20 @@ def ablation_grid(
     return figure
 
 
+def change_grid(changes: Panels, *, band: Band = "error", seed: int = 0) -> Any:
+    """A panel for each change, with two methods in it: what was changed, and the same with that change."""
+    figure, axes = _grid(len(changes), 4, width=0.75 * WIDTH, height=0.75 * HEIGHT)
+    for panel, (name, pair) in zip(axes, changes.items(), strict=True):
+        for index, seeds in enumerate(pair.values()):
+            _draw_method(panel, seeds, _style(index), band, seed)
+        ends = (max(own.steps[-1] for own in seeds) for seeds in pair.values())
+        panel.set_xlim(0, min(ends))  # beyond there is nothing to compare
+        _dress(panel, name)
+    first = list(next(iter(changes.values())))
+    _legend(figure, [first[0], "with the change above"])
+    return figure
+
+
 def interval_bars(summary: Summary) -> Any:
     """The interquartile mean of every method over all tasks, with its interval, best on top."""
     known = [own for own in summary.aggregates if own.tasks]

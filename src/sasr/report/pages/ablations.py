@@ -9,7 +9,7 @@ from typing import Any
 from sasr.experiments.method import Method
 from sasr.experiments.plan_file import read_suite, suites
 from sasr.report.collect import Collection
-from sasr.report.figures import ablation_grid
+from sasr.report.figures import ablation_grid, change_grid
 from sasr.report.pages.inputs import Store, authors_name, methods_of
 from sasr.report.pages.notes import in_short
 from sasr.report.pages.page import Page, Picture, curves_drawn, digest, file_name, provenance
@@ -84,29 +84,32 @@ def plan_page(store: Store, name: str, about: str) -> Page | None:
         task: [own for method in names if (own := both.cell(task, method))] for task in tasks
     }
     rows = {task: rows_of(own, base=base) for task, own in found.items()}
-    changes: dict[str, Seeds] = {}
-    for method in (own for own in names if own != base):
-        pair = {task: _pair(both, task, base, method) for task in tasks if both.cell(task, method)}
-        if any(pair.values()):
-            changes[method] = {task: own for task, own in pair.items() if own}
-    picture = Picture(
-        f"{file_name(name)}.png",
-        digest(name, [[own, task, curves_drawn(part)] for own, pair in changes.items() for task, part in pair.items()]),
-        lambda: ablation_grid(changes),
-    )
     lines = [
         f"# {about}",
         "",
         f"`results/plans/{name}.toml`: `{base}` is the default, every other row changes one thing in it.",
         "",
     ]
+    pictures = []
     for task, lot in rows.items():
         table = method_table(lot, title="Final and over the whole run", base=base)
-        lines += [f"## {task}", "", table.to_markdown(), *_closing(found[task])]
-    caption = f"Return of evaluations, mean ± standard error over seeds. Each row of panels has {base} and one change."
+        lines += [f"## {task}", ""]
+        changes = {own: _pair(both, task, base, own) for own in names if own != base and both.cell(task, own)}
+        drawn = {own: pair for own, pair in changes.items() if len(pair) == 2}
+        if drawn:
+            pictures.append(_changes_picture(f"{file_name(name)}-{file_name(task)}", drawn))
+            lines += pictures[-1].markdown(
+                f"Return of evaluations, mean ± standard error over seeds: `{base}`, changed."
+            )
+        lines += [table.to_markdown(), *_closing(found[task])]
     known = {f"{task}/{row.method}": row for task, lot in rows.items() for row in lot}
-    lines += ["## Curves", "", *picture.markdown(caption), *in_short(store.notes, file_name(name), known)]
-    return Page(name=file_name(name), lines=lines, pictures=(picture,))
+    lines += in_short(store.notes, file_name(name), known)
+    return Page(name=file_name(name), lines=lines, pictures=tuple(pictures))
+
+
+def _changes_picture(name: str, changes: Mapping[str, Mapping[str, Sequence[SeedResult]]]) -> Picture:
+    data = digest(name, [[own, curves_drawn(pair)] for own, pair in changes.items()])
+    return Picture(f"{name}.png", data, lambda: change_grid(changes))
 
 
 def _pair(found: Collection, task: str, base: str, method: str) -> dict[str, Sequence[SeedResult]]:
