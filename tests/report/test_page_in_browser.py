@@ -503,3 +503,29 @@ def test_the_grid_of_table_1_works_like_a_small_one(table_1_page: Path, visit: V
     page.locator("#table-measure thead").get_by_role("button", name="method 9").click()
     values = [float(text.split(" ")[0]) for text in column(page, "measure", 10)]
     assert values == sorted(values, reverse=True)
+    page.locator("[data-none=task]").click()
+    settled(page)
+    assert page.get_by_text("Nothing is chosen").is_visible()
+    page.locator("[data-all=task]").click()
+    page.locator("[data-all=method]").click()
+    page.get_by_label("IQM, 95 % interval").check()
+    page.get_by_label("Up").select_option("normalised")
+    page.get_by_label("Across").select_option("hours")
+    page.get_by_label("Smoothing").focus()
+    page.keyboard.press("ArrowRight")
+    settled(page)
+    light = traces(page, "Task G")["method 1"]
+    assert len(traces(page, "Task G")) == 11
+    assert max(light["x"]) == pytest.approx(100.0 / 3600.0)
+    page.get_by_role("button", name="Switch between light and dark").click()
+    settled(page)
+    assert traces(page, "Task G")["method 1"]["colour"] != light["colour"]
+    figure = chart(page, "Task G")
+    figure.get_by_role("button", name="enlarge").click()
+    figure.get_by_text("Commands and machines").click()
+    assert figure.locator("code").count() == 11
+    page.locator("#measure").select_option("halfway")
+    page.locator(".copies[data-for=measure]").get_by_role("button", name="CSV").click()
+    assert page.evaluate("window.copied[0]").startswith("task,")
+    page.locator("#table-overall thead").get_by_role("button", name="method", exact=True).click()
+    assert len(names(page, "overall")) == 11
