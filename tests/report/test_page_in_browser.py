@@ -6,7 +6,6 @@ import json
 import math
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -477,21 +476,9 @@ def test_a_browser_that_can_not_unpack_says_so_and_has_its_tables(page_file: Pat
 
 
 @pytest.mark.slow
-def test_the_grid_of_table_1_opens_within_three_seconds(table_1_page: Path, visit: Visits) -> None:
-    took = []
-    for _ in range(5):  # the quickest counts: whatever else this machine does only adds
-        began = time.monotonic()
-        page = visit(table_1_page)
-        took.append(time.monotonic() - began)
-        assert page.locator("#intervals .main-svg").count() > 0
-        if min(took) < 3.0:
-            break
-    assert min(took) < 3.0
-
-
-@pytest.mark.slow
 def test_the_grid_of_table_1_works_like_a_small_one(table_1_page: Path, visit: Visits) -> None:
-    page = visit(table_1_page)
+    page = visit(table_1_page)  # how soon it opens, benchmarks/page.py says
+    assert page.locator("#intervals .main-svg").count() > 0
     assert len(names(page, "measure")) == 14
     assert len(traces(page, "Task N")) == 11
     page.get_by_label("every seed").check()
