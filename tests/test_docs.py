@@ -228,6 +228,14 @@ def test_the_environments_table_is_the_stored_one(label: str, row: str) -> None:
     assert found["machine"]["commit"] in text
 
 
+def test_how_soon_the_report_opens_is_the_stored_figure() -> None:
+    text, found = (ROOT / "docs" / "report.md").read_text(), stored("page-2-cores")
+    size, seconds = found["figures"]["bytes"] / 2**20, statistics.median(found["figures"]["seconds"])
+    assert f"{size:.1f} MiB" in text
+    assert f"after {seconds:.2f} s" in text
+    assert found["machine"]["commit"] in text
+
+
 def test_the_throughput_table_on_two_cores_is_the_stored_one() -> None:
     text, found = (ROOT / "docs" / "engine.md").read_text(), stored("throughput-2-cores")
     assert found["machine"]["commit"] in text

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from sasr.agents import SacConfig, by_hand
-from sasr.lanes import two_lanes
 from tests.agents.test_sac import B, learn, make_agent, make_data, member_weights
 
 
@@ -44,26 +43,13 @@ def test_actions_far_outside_have_a_log_density_and_a_gradient() -> None:
     assert of_outputs.isfinite().all()
 
 
-def test_a_population_learns_in_two_lanes_as_in_one_and_as_by_autograd() -> None:
-    seeds, before = (4, 5, 6), torch.get_num_threads()
-    plain, one, two = make_agent(seeds), make_agent(seeds), make_agent(seeds)
+def test_a_population_learns_by_hand_what_it_learns_by_autograd() -> None:
+    seeds = (4, 5, 6)
+    plain, ours = make_agent(seeds), make_agent(seeds)
     plain.by_hand = False
     learn(plain, 50)
-    learn(one, 50)
-    torch.set_num_threads(2)
-    with two_lanes():
-        learn(two, 50)
-    torch.set_num_threads(before)
-    assert plain.state_dict().keys() == one.state_dict().keys()
-    for other in (plain, two):
-        for p in range(3):
-            for key, own in member_weights(one, p).items():
-                torch.testing.assert_close(own, member_weights(other, p)[key], rtol=0, atol=1e-4, msg=key)
-
-
-def test_an_agent_says_when_its_networks_are_large_enough_for_two_lanes() -> None:
-    assert not make_agent().suits_two_lanes
-    large = make_agent(k=105, config=SacConfig())
-    assert large.suits_two_lanes
-    large.by_hand = False
-    assert not large.suits_two_lanes
+    learn(ours, 50)
+    assert plain.state_dict().keys() == ours.state_dict().keys()
+    for p in range(3):
+        for key, own in member_weights(ours, p).items():
+            torch.testing.assert_close(own, member_weights(plain, p)[key], rtol=0, atol=1e-4, msg=key)

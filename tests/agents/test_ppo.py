@@ -178,7 +178,7 @@ def test_members_never_touch_each_other(harm: str) -> None:
             if learner is harmed and harm in ("data", "nan"):
                 step.reward[1], step.next_obs[1] = (1e6, 1e6) if harm == "data" else (torch.nan, torch.nan)
             learner.store(step)
-    assert float(plain.agent.adam.get_buffer("steps_0")) == 56.0
+    assert float(plain.agent.adam.get_buffer("steps")) == 56.0
     for p in (0, 2):
         ours, theirs = member_weights(plain.agent, p), member_weights(harmed.agent, p)
         assert len(ours) > 30
@@ -194,7 +194,7 @@ def test_a_seed_alone_and_in_a_population_agree() -> None:
     assert torch.equal(alone.act_randomly()[0], crowd.act_randomly()[0])
     go_on(crowd, Walk(3, 2), 305)
     go_on(alone, Walk(1, 2), 305)
-    assert float(alone.agent.adam.get_buffer("steps_0")) >= 300
+    assert float(alone.agent.adam.get_buffer("steps")) >= 300
     for key, value in member_weights(alone.agent, 0).items():
         torch.testing.assert_close(value, member_weights(crowd.agent, 0)[key], rtol=0, atol=1e-4)
     assert torch.equal(alone.rollouts.action[0], crowd.rollouts.action[0])

@@ -102,9 +102,9 @@ def test_actor_learns_at_every_second_update_and_twice() -> None:
         moved.append(not torch.equal(now, before))
         before = now
     assert moved == [False, True, False, True]
-    assert float(agent.actor_adam.get_buffer("steps_0")) == 4.0
-    assert float(agent.temperature_adam.get_buffer("steps_0")) == 4.0
-    assert float(agent.critic_adam.get_buffer("steps_0")) == 4.0
+    assert float(agent.actor_adam.get_buffer("steps")) == 4.0
+    assert float(agent.temperature_adam.get_buffer("steps")) == 4.0
+    assert float(agent.critic_adam.get_buffer("steps")) == 4.0
 
 
 def test_terminated_ends_the_return_and_truncated_does_not() -> None:

@@ -26,8 +26,8 @@ def test_actor_and_targets_move_at_every_second_update_and_the_critics_at_each()
         moved.append([not torch.equal(a, b) for a, b in zip(before, now, strict=True)])
         before = now
     assert moved == [[True, False, False, False], [True] * 4] * 2
-    assert float(agent.actor_adam.get_buffer("steps_0")) == 2.0
-    assert float(agent.critic_adam.get_buffer("steps_0")) == 4.0
+    assert float(agent.actor_adam.get_buffer("steps")) == 2.0
+    assert float(agent.critic_adam.get_buffer("steps")) == 4.0
 
 
 def test_both_critics_learn() -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sasr
-from sasr.cli import comparing
+from sasr.cli import comparing, gridding
+from sasr.experiments.estimate import examine
+from sasr.experiments.runners.pool import Room
+from sasr.records.metrics import read_metrics
 from sasr.report.store import read_results
 from tests.cli.commands import run
-from tests.experiments.small import FLAGS
+from tests.experiments.small import FLAGS, cells
+from tests.report.synthetic import make_result
 
 TINY = ("--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "100", *FLAGS)
 
@@ -85,7 +91,7 @@ def test_a_result_is_saved_as_soon_as_its_cells_are_done(
     def taken_away(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparing, "_save", taken_away)  # what comes after the last cell never comes
+    monkeypatch.setattr(gridding, "_save", taken_away)  # what comes after the last cell never comes
     with pytest.raises(KeyboardInterrupt):
         run(capsys, "compare", *TINY, "--on", "inline", "--save")
     (result,) = read_results(here / "results").results
@@ -113,6 +119,8 @@ def test_a_result_is_saved_as_soon_as_its_cells_are_done(
         (("--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "30", *FLAGS), "steps=30 is less than burn_in=40"),
         ((*TINY, "--out", "own.toml/grid"), "can't be written to"),
         ((*TINY, "--save", "--results", "own.toml/results"), "cannot be written to"),
+        ((*TINY, "--save", "--results", "newer"), f"{Path('newer', 'one.json')}: format version 9"),
+        ((*TINY, "--on", "ray", "--gpus", "-1"), "--gpus -1 must not be negative"),
         ((*TINY, "--track", "wandbb"), "did you mean 'wandb'"),
         ((*TINY, "--on", "ray", "--address", "nowhere"), "--address nowhere is no address"),
     ],
@@ -121,6 +129,8 @@ def test_a_mistake_is_told_before_any_cell_starts(
     arguments: tuple[str, ...], message: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "own.toml").write_text('tasks = ["MountainCar"]\nmethods = ["sacc"]\n')
+    (here / "newer").mkdir()
+    (here / "newer" / "one.json").write_text(json.dumps(make_result().to_json() | {"version": 9}))
     code, output = run(capsys, "compare", *arguments)
     assert code == 2, output
     assert message in output
@@ -167,12 +177,50 @@ def test_wandb_offline_has_the_curves_of_a_run(
     assert b"eval/mean_reward" in log.read_bytes()
 
 
-def test_without_wandb_the_line_to_install_it_is_told(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_grids_runs_can_be_read_by_tensorboard(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator").EventAccumulator
+    flags = [flag for flag in TINY if flag != "--no-tensorboard"]
+    code, output = run(capsys, "compare", *flags, "--on", "inline")
+    assert code == 0, output
+    (cell,) = (here / "grid" / "cells").iterdir()
+    events = accumulator(str(cell / "tensorboard" / "seed-0"))
+    events.Reload()
+    shown = {own.step: own.value for own in events.Scalars("eval/mean_reward")}
+    told = {event["step"]: event["return_mean"] for event in read_metrics(cell, "evaluation")}
+    assert shown == pytest.approx(told, rel=1e-6)
+    assert 100 in shown
+
+
+@pytest.mark.parametrize(
+    ("package", "flags", "line"),
+    [
+        ("wandb", ("--track", "wandb"), 'pip install "sasr[wandb]"'),
+        ("ray", ("--on", "ray"), 'pip install "sasr[cluster]"'),
+    ],
+)
+def test_without_a_package_the_line_to_install_it_is_told(
+    package: str,
+    flags: tuple[str, ...],
+    line: str,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = __import__("importlib.util").util.find_spec
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "wandb" else real(name))
-    for command in (("compare", *TINY), ("train", "Pendulum-v1")):
-        code, output = run(capsys, *command, "--track", "wandb")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else real(name))
+    commands = [("compare", *TINY), *([("train", "Pendulum-v1")] if package == "wandb" else [])]
+    for command in commands:
+        code, output = run(capsys, *command, *flags)
         assert code == 2
-        assert 'pip install "sasr[wandb]"' in output
+        assert line in output
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(("on", "population", "most"), [("pool", None, 3), ("pool", 2, 2), ("ray", None, 10)])
+def test_seeds_share_a_process_as_far_as_they_fit(on: Any, population: int | None, most: int) -> None:
+    (cell,) = cells(["Pendulum-v1"], ["sac"], seeds=10)
+    need = examine(cell)
+    means = comparing._Means(
+        on=on, jobs=None, threads=1, population=population, rooms=[Room("0", need.of(5)), Room("1", need.of(3))]
+    )
+    assert means.most_seeds(cell, {cell.kind: need}) == most

@@ -1,8 +1,10 @@
-"""On a real Ray cluster of two nodes on this machine: the same curves as without it, also when a node dies."""
+"""On a real Ray cluster of two nodes on loopback: the same curves as without it, also when a node dies."""
 
 from __future__ import annotations
 
 import os
+import re
+import socketserver
 import threading
 import time
 from collections.abc import Iterator
@@ -13,26 +15,30 @@ import pytest
 
 from sasr.experiments.job import progress_of
 from sasr.experiments.runners.ray import INSTALL, OnRay
-from tests.experiments.small import carried_out, cells, jobs, recorded
+from tests.cli.commands import run
+from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two nodes with a core each, on this machine; gone afterwards, whatever happened."""
+    """Two nodes with a core each, on loopback; gone afterwards, whatever happened."""
     pytest.importorskip("ray")
     import ray
     from ray.cluster_utils import Cluster
 
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     small = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False}
+    # Loopback, but not 127.0.0.1: ray.init takes that for the machine's own address, at which nobody listens then, and
+    # tries for minutes.
+    head, second = ({**small, "node_ip_address": own} for own in ("127.0.0.2", "127.0.0.3"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)  # for the nodes' workers
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        made = Cluster(initialize_head=True, head_node_args=small)
+        made = Cluster(initialize_head=True, head_node_args=head)
         try:
-            made.second = made.add_node(**small)
+            made.second = made.add_node(**second, num_gpus=1)  # it has none, and Ray believes what it is told
             made.wait_for_nodes()
             yield made
         finally:
@@ -46,6 +52,45 @@ def test_a_job_that_no_node_can_take_is_told_before_any_starts(cluster: Any, tmp
     with pytest.raises(ValueError, match="no node of the Ray cluster has 1 cores and 3 GPUs"):
         runner.check(jobs(tmp_path, cells(["Pendulum-v1"], ["sac"])))
     runner.close()
+
+
+def ancestors(process: int) -> list[int]:
+    """Parent, its parent, and so on; none where it has ended."""
+    try:
+        parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except FileNotFoundError:
+        return []
+    return [parent, *ancestors(parent)] if parent else []
+
+
+@pytest.mark.slow
+def test_a_cell_that_asks_for_a_gpu_is_put_where_one_is(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raylets = {node: node.all_processes["raylet"][0].process.pid for node in (cluster.head_node, cluster.second)}
+    seen: dict[str, set[Any]] = {}
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.is_set():
+            for log in Path(tmp_path, "grid", "logs").glob("*.log"):
+                for number in re.findall(r"process (\d+)", log.read_text()):
+                    above = ancestors(int(number))
+                    seen.setdefault(log.stem, set()).update(node for node, own in raylets.items() if own in above)
+            time.sleep(0.05)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        flags = ("--tasks", "Pendulum-v1", "--methods", "sac,sasr", "--steps", "100", *FLAGS, "--on", "ray")
+        code, output = run(capsys, "compare", *flags, "--address", cluster.address, "--gpus", "1")
+    finally:
+        ended.set()
+        watcher.join()
+    assert code == 0, output
+    assert len(seen) == 2
+    assert all(nodes == {cluster.second} for nodes in seen.values())  # with a core free on the other one
 
 
 @pytest.mark.slow
@@ -71,8 +116,29 @@ def test_a_cluster_gives_what_this_process_gives_also_when_a_node_dies(
     assert killed.is_set()
     assert len(grid.of("done")) == 4, [own.why for own in grid.statuses.values()]
     assert recorded(out) == recorded(inline)
-    # The cell that was on the dead node was started a second time, elsewhere.
-    assert max(job.log.read_text().count("process ") for job in jobs(out)) >= 2
+    # The cell that was on the dead node was started a second time, elsewhere, and went on from where it was.
+    again = [job for job in jobs(out) if job.log.read_text().count("process ") >= 2]
+    assert again
+    assert any('"resumed"' in (job.folder / "metrics.jsonl").read_text() for job in again)
+
+
+def test_a_ray_that_ray_itself_would_look_for_elsewhere_is_told_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    util = pytest.importorskip("ray.util")
+    monkeypatch.setattr(util, "get_node_ip_address", lambda: "127.0.0.9")
+
+    class Settings(socketserver.BaseRequestHandler):
+        """Greets like a server that speaks gRPC."""
+
+        def handle(self) -> None:
+            self.request.recv(100)
+            self.request.sendall(b"\0\0\0\4\0\0\0\0\0")
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Settings) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        with pytest.raises(ConnectionError, match=f"no Ray answers at 127.0.0.9:{port}, which Ray takes 127.0.0.1 for"):
+            OnRay(address=f"127.0.0.1:{port}").check([])
+        server.shutdown()
 
 
 def test_without_ray_the_line_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

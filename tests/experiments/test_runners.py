@@ -22,6 +22,7 @@ from sasr.experiments.plan import Cell
 from sasr.experiments.runners.inline import Inline
 from sasr.experiments.runners.pool import Pool, Room
 from sasr.experiments.runners.protocol import State
+from sasr.report.store import read_results
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
 
@@ -208,6 +209,21 @@ def test_a_grid_killed_three_times_ends_with_the_results_of_an_undisturbed_one(
         (folder / "metrics.jsonl").read_text().count('"resumed"') for folder in (tmp_path / "grid/cells").iterdir()
     ]
     assert sum(resumed) >= 2  # the kills were not in vain
+
+
+@pytest.mark.slow
+def test_a_pool_killed_after_its_first_cell_keeps_that_result(tmp_path: Path) -> None:
+    process = compare(tmp_path, "--tasks", "Pendulum-v1", "--jobs", "1", "--save")
+    while not list(tmp_path.glob("results/*.json")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    kill_workers(tmp_path)
+    (result,) = read_results(tmp_path / "results").results
+    assert (result.task, result.method, result.gaps) == ("Pendulum-v1", "sasr", ())
+    assert [(seed.steps[-1], len(seed.final)) for seed in result.seeds] == [(STEPS, 2), (STEPS, 2)]
+    assert len(list(tmp_path.glob("grid/cells/*/eval.json"))) == 1  # the other cell had not come so far
 
 
 @pytest.mark.slow

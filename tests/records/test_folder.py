@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sasr
-from sasr.records.folder import FORMAT, RunFolder, check_free, default_place, write_whole
+from sasr.records.folder import FORMAT, RunFolder, check_free, commit_here, default_place, write_whole
 from sasr.records.spaces import space_from_json, space_to_json
 from tests.records.conftest import TINY, settings
 
@@ -33,6 +34,32 @@ def test_the_folder_names_neither_host_nor_path(trained: sasr.Run) -> None:
     assert str(trained.folder) not in text
     assert str(Path.home()) not in text
     assert f'"{platform.node()}"' not in text
+
+
+def test_the_commit_is_that_of_the_code_around_or_what_a_copy_without_history_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> str:
+        told = ("-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false")
+        return subprocess.run(["git", *told, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.delenv("SASR_COMMIT", raising=False)
+    assert commit_here() is None
+    git("init", "-q")
+    Path("code.py").write_text("1")
+    git("add", "code.py")
+    git("commit", "-q", "-m", "one")
+    assert commit_here() == git("rev-parse", "HEAD")
+    Path("run.log").write_text("not of the code")
+    assert commit_here() == git("rev-parse", "HEAD")
+    Path("code.py").write_text("2")
+    assert commit_here() == git("rev-parse", "HEAD") + "+"
+    monkeypatch.setenv("SASR_COMMIT", "0123abc+")
+    assert commit_here() == "0123abc+"
+    monkeypatch.setenv("SASR_COMMIT", "")
+    assert commit_here() == git("rev-parse", "HEAD") + "+"
 
 
 def test_opened_again_it_has_the_same_settings_and_spaces(trained: sasr.Run) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import re
 from pathlib import Path
@@ -12,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sasr.report import payload as payload_module
+from sasr.report import plotly_js
 from sasr.report.collect import Collection, Video, collect
 from sasr.report.page import _embedded, write_page
 from sasr.report.payload import packed
+from sasr.report.plotly_js import packed_script
 from sasr.report.runs import Maps
 from sasr.report.store import write_result
 
@@ -47,11 +50,52 @@ def test_no_text_can_end_the_script_it_is_in(text: str) -> None:
 
 def test_the_page_fetches_nothing_and_has_no_external_parts(tmp_path: Path) -> None:
     page = write_page(Collection([make_result()]), tmp_path / "report.html").read_text()
-    ours = re.sub(r"<script>.{1000000,}?</script>", "", page, flags=re.DOTALL)  # plotly.js names sites in its texts
+    ours = page.replace(packed_script(), "")
     assert len(ours) < 200_000
     assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", ours)
     assert "fetch(" not in ours
     assert "@import" not in ours
+
+
+def test_plotly_is_as_it_came_but_for_kinds_that_are_not_drawn_and_brackets_that_make_it_quick() -> None:
+    shipped = plotly_js.plotly_script().rstrip()
+    changed = gzip.decompress(base64.b64decode(packed_script())).decode("ascii")
+    assert shipped.isascii() is False
+    # Each of the three changes undone gives the script as it came.
+    found, slim = plotly_js._KINDS.search(shipped), plotly_js._KINDS.search(changed)
+    assert found is not None
+    assert slim is not None
+    assert slim[1] in found[1].split(",")
+    whole = changed[: slim.start(1)] + found[1] + changed[slim.end(1) :]
+    whole = whole.replace(", (() => {\n", ", () => {\n", 1).removesuffix(")));") + "));"
+    assert whole == shipped.encode("ascii", "backslashreplace").decode()
+
+
+BUNDLE = """(f(self, () => {
+var a=W((e,t)=>{"use strict";t.exports={calc:z(),moduleType:"trace",name:"heatmap",meta:1}});"""
+BUNDLE += """var b$=W((e,t)=>{"use strict";t.exports=a()});var c=W((e,t)=>{var r=k();"""
+BUNDLE += """r.register([o(),b$(),p()]);t.exports=r});return c();})();
+}));"""
+
+
+@pytest.mark.parametrize(
+    ("change", "into"),
+    [
+        (("", ""), ("o(),b$(),p()", "b$()")),
+        (('"heatmap"', '"hotmap"'), ("", "")),
+        (("exports=a()", "exports=x()"), ("", "")),
+        (("[o(),b$(),p()]", "[o(),p()]"), ("", "")),
+        (("[o(),b$(),p()]", "all"), ("", "")),
+    ],
+)
+def test_a_plotly_of_another_form_keeps_all_its_kinds(change: tuple[str, str], into: tuple[str, str]) -> None:
+    script = BUNDLE.replace(*change)
+    assert plotly_js._of_kinds(script, ("heatmap",)) == script.replace(*into)
+
+
+@pytest.mark.parametrize("script", ["var Plotly = {};", "f(1, () => {\n});", "x" * 2_000 + ", () => {\n\n}));"])
+def test_a_plotly_in_another_wrapper_stays_in_it(script: str) -> None:
+    assert plotly_js._read_once(script) == script
 
 
 def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:

@@ -64,24 +64,6 @@ def test_a_shaper_of_weight_zero_is_plain_sac_bit_for_bit() -> None:
     assert not same_weights(plain, run(120, shaper=SASR(reward_weight=1.0)))
 
 
-def test_two_lanes_learn_what_one_learns_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, before = run(120, shaper=SASR()), torch.get_num_threads()
-    monkeypatch.setattr(Sac, "suits_two_lanes", True)
-    torch.set_num_threads(2)
-    try:
-        two, again = run(120, shaper=SASR()), run(120, shaper=SASR())
-        assert same_weights(run(120), run(120, shaper=SASR(reward_weight=0.0)))
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    assert two.learner.laned
-    assert not one.learner.laned
-    assert same_weights(two, again)
-    ours, theirs = one.agent.state_dict(), two.agent.state_dict()
-    for key, own in ours.items():
-        torch.testing.assert_close(own, theirs[key], rtol=0, atol=1e-4, msg=key)
-
-
 def test_the_stored_reward_is_the_environments() -> None:
     plain, shaped = run(60), run(60, shaper=SASR(reward_weight=100.0))
     assert torch.equal(plain.replay.reward[:, :41], shaped.replay.reward[:, :41])  # the burn-in and one step after

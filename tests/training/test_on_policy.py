@@ -41,7 +41,7 @@ def same_weights(one: OnPolicy, other: OnPolicy) -> bool:
 def test_a_full_rollout_is_learned_from_at_the_next_turn_and_then_dropped() -> None:
     for steps, updates, stored in ((32, 0, 32), (34, 8, 2), (64, 8, 32), (66, 16, 2)):
         learner = run(steps, seeds=(0,))
-        assert float(learner.agent.adam.get_buffer("steps_0")) == updates
+        assert float(learner.agent.adam.get_buffer("steps")) == updates
         assert len(learner.rollouts) == stored
 
 

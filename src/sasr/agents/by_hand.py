@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from sasr.lanes import halves, side_by_side
 from sasr.networks.layers import PopulationMLP, backward_one, empty_gradients, forward_one, joined, one_by_one
 
 _CONSTANT = 0.5 * math.log(2.0 * math.pi) + 2.0 * math.log(2.0)  # of minus a log density, for each dimension
@@ -83,9 +81,8 @@ def critic_gradients(net: PopulationMLP, obs: Tensor, action: Tensor, target: Te
         backward_one(error, x, own[:depth], hidden, net.activation, into=intos[n])
         return value
 
-    pairs = [n for p in range(P) for n in (p, P + p)]  # a member's twins side by side
-    values = side_by_side([partial(learn, n) for n in pairs])
-    return _layer_by_layer(gradients), torch.stack([*values[::2], *values[1::2]]).view(2, *target.shape)
+    values = torch.stack([learn(n) for n in range(2 * P)])
+    return _layer_by_layer(gradients), values.view(2, *target.shape)
 
 
 @torch.no_grad()
@@ -94,27 +91,16 @@ def actor_gradients(
 ) -> tuple[list[Tensor], Tensor, Tensor]:
     """Gradients of the mean of α·log π − min Q by the actor's parameters; the log densities and min Q, each (P, B)."""
     weights, biases = net.matrices()
-    depth, B, networks = len(weights), obs.shape[1], one_by_one(*weights, *biases)
-
-    def learn(rows: slice) -> tuple[list[Tensor], Tensor, Tensor]:
-        inputs = obs[:, rows].unbind()
-        said = [
-            forward_one(x, own[:depth], own[depth:], net.activation) for x, own in zip(inputs, networks, strict=True)
-        ]
-        drawn = draw(torch.stack([own[-1] for own in said]), noise[:, rows], squashing)
-        least, slope = least_value(critics, obs[:, rows], drawn.action)
-        of_outputs = outputs_gradient(drawn, slope.mul_(-1.0 / B), (alpha / B)[:, None, None], squashing)
-        gradients = empty_gradients(weights)
-        for p, into in enumerate(one_by_one(*gradients)):
-            hidden = said[p][:-1]
-            backward_one(of_outputs[p], inputs[p], networks[p][:depth], hidden, net.activation, into=into)
-        return gradients, drawn.log_prob, least
-
-    (gradients, *first), *others = side_by_side([partial(learn, rows) for rows in halves(B)])
-    for more, *_ in others:
-        torch._foreach_add_(gradients, more)
-    log_prob, least = (torch.cat(parts, dim=1) for parts in zip(first, *(own for _, *own in others), strict=True))
-    return _layer_by_layer(gradients), log_prob, least
+    depth, B = len(weights), obs.shape[1]
+    inputs, networks = obs.unbind(), one_by_one(*weights, *biases)
+    said = [forward_one(x, own[:depth], own[depth:], net.activation) for x, own in zip(inputs, networks, strict=True)]
+    drawn = draw(torch.stack([own[-1] for own in said]), noise, squashing)
+    least, slope = least_value(critics, obs, drawn.action)
+    of_outputs = outputs_gradient(drawn, slope.mul_(-1.0 / B), (alpha / B)[:, None, None], squashing)
+    gradients = empty_gradients(weights)
+    for p, into in enumerate(one_by_one(*gradients)):
+        backward_one(of_outputs[p], inputs[p], networks[p][:depth], said[p][:-1], net.activation, into=into)
+    return _layer_by_layer(gradients), drawn.log_prob, least
 
 
 def least_value(critics: PopulationMLP, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:

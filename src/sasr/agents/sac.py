@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
@@ -25,7 +24,6 @@ from sasr.errors import unknown_name
 from sasr.experience.growing import CheckedModule
 from sasr.experience.spaces import action_width, state_width
 from sasr.experience.transition import Batch, Host
-from sasr.lanes import halves, side_by_side
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationMLP
 from sasr.networks.noisy import NoisyMLP
@@ -177,11 +175,6 @@ class Sac(CheckedModule):
         self.updates = 0  # an int and not a tensor: the schedule is decided without waiting for the device
         self.by_hand = host.device.type == "cpu" and isinstance(self.actor.net, PopulationMLP)
 
-    @property
-    def suits_two_lanes(self) -> bool:
-        """Whether an update is worth dividing among two threads; small networks are done before the second wakes up."""
-        return self.by_hand and self.config.batch_size * sum(own.numel() for own in self.parameters()) >= 2**25
-
     # ---------------------------------------------------------------- update
 
     def draw_noise(self, batch_size: int) -> UpdateNoise:
@@ -211,7 +204,7 @@ class Sac(CheckedModule):
     def update_critic(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """One step of the critics, and the target critics a little after them."""
         self.actor.resample(self.update_streams)
-        target = self._target_in_lanes(batch, bonus, noise) if self.by_hand else self.target(batch, bonus, noise)
+        target = self.target(batch, bonus, noise)
         if self.by_hand:
             obs, action = self._flat(batch.obs), self._flat(batch.action)
             gradients, values = by_hand.critic_gradients(self.critic.net, obs, action, target)
@@ -247,10 +240,6 @@ class Sac(CheckedModule):
         value: Tensor = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
         return batch.reward + bonus + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
-
-    def _target_in_lanes(self, batch: Batch, bonus: Tensor, noise: Tensor) -> Tensor:
-        parts = [(batch.part(rows), bonus[:, rows], noise[:, rows]) for rows in halves(bonus.shape[1])]
-        return torch.cat(side_by_side([partial(self.target, *part) for part in parts]), dim=1)
 
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""

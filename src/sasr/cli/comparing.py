@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
-from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
-from rich.text import Text
 
+from sasr.cli.gridding import estimate, examine_all, run_grid
 from sasr.cli.settings import split
-from sasr.experiments.estimate import Footprint, examine, measure
-from sasr.experiments.grid import Grid, Status, prepare
+from sasr.experiments.estimate import Footprint
+from sasr.experiments.grid import Grid, prepare
 from sasr.experiments.job import FINAL_EPISODES, Job, is_done
-from sasr.experiments.plan import Cell, Plan, changed, grid, seeds_in_words
+from sasr.experiments.plan import Cell, Plan, changed, grid
 from sasr.experiments.plan_file import read_plan, read_suite, suites
 from sasr.experiments.runners.inline import Inline
 from sasr.experiments.runners.pool import Pool, Room, machine_rooms
 from sasr.experiments.runners.protocol import Runner
 from sasr.experiments.runners.ray import OnRay
 from sasr.experiments.values import literal
-from sasr.experiments.view import GridView, span
 from sasr.records import tracking
 from sasr.records.folder import command_line, commit_here
-from sasr.report.collect import told_apart
-from sasr.report.runs import from_run
-from sasr.report.store import check_writable, write_result
+from sasr.report.store import check_store
 from sasr.training.config import choose_device
 
 Where = Literal["pool", "inline", "ray"]
@@ -100,109 +92,91 @@ def compare(
     """
     console = Console()
     _check_numbers(final_episodes=final_episodes, jobs=jobs, threads=threads, population=population)
-    wanted = _plan(suite, plan, tasks=_listed(tasks), methods=_listed(methods), seeds=_seeds(seeds), steps=steps)
-    settings: dict[str, Any] = {
+    given = {"tasks": _listed(tasks), "methods": _listed(methods), "seeds": _seeds(seeds), "steps": steps}
+    settings = {
         "environments": environments,
         "eval_every": eval_every,
         "eval_episodes": eval_episodes,
         "checkpoint_minutes": checkpoint_minutes,
     }
-    wanted = Plan(tuple(_with_flags(wanted.cells, set, settings)))
+    wanted = Plan(tuple(_with_flags(_plan(suite, plan, **given).cells, set, settings)))
+    cluster = _checked(on, device, track, address, gpus)
+    store = results if save else None
+    if not dry_run:
+        prepare(wanted, out)
+        if store is not None:
+            check_store(store)
+    means = _Means(on=on, jobs=jobs, threads=threads, population=population, rooms=machine_rooms(device))
+    needs = examine_all([cell for cell in wanted.cells if not is_done(Job(cell=cell, out=out))], console)
+    wanted = wanted.split(lambda cell: means.most_seeds(cell, needs))
+    shares = means.shared(len(wanted.cells))
+    made = _jobs(
+        wanted, shares, needs, out=out, device=device, final_episodes=final_episodes, events=tensorboard, track=track
+    )
+    if dry_run:
+        estimate(made, shares.at_once, console)
+        return
+    prepare(wanted, out)
+    run_grid(Grid(made), cluster or means.runner(shares), out, console, store)
+
+
+class _Shares(NamedTuple):
+    """How this machine, or a node of a cluster, is shared out."""
+
+    at_once: int
+    """Cells at a time."""
+    threads: int
+    """Cores that each computes with."""
+    workers: int | None
+    """Processes that step the environments of each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Means:
+    """Where cells run and what they may use, as it was asked for."""
+
+    on: Where
+    jobs: int | None
+    threads: int | None
+    population: int | None
+    rooms: Sequence[Room]
+
+    def most_seeds(self, cell: Cell, needs: Mapping[str, Footprint]) -> int:
+        """Seeds of a cell that one process takes."""
+        if self.population:
+            return self.population
+        if self.on == "ray" or cell.kind not in needs:
+            return len(cell.seeds)
+        return needs[cell.kind].seeds_within(min(room.bytes for room in self.rooms))
+
+    def shared(self, cells: int) -> _Shares:
+        """The share of each of so many cells."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        at_once = 1 if self.on == "inline" else min(self.jobs or max(1, cores // (self.threads or 1)), cells)
+        threads = self.threads or (1 if self.on == "ray" else max(1, cores // at_once))
+        return _Shares(at_once, threads, None if at_once == 1 else 0 if threads == 1 else threads)
+
+    def runner(self, shares: _Shares) -> Runner:
+        """For this machine."""
+        return Inline() if self.on == "inline" else Pool(cores=shares.at_once * shares.threads, rooms=self.rooms)
+
+
+def _checked(on: Where, device: str, track: str, address: str | None, gpus: float | None) -> OnRay | None:
+    """The cluster where one is asked for; raises where there is no such device, service or Ray."""
     if on != "ray":  # whose nodes may have what this machine has not
         choose_device(device)
     if track:
         tracking.check(track)
-    runner_of_ray = OnRay(address=address, gpus=_gpus(gpus, device)) if on == "ray" else None
-    if not dry_run:
-        prepare(wanted, out)
-        if save:
-            check_writable(results)
-    rooms = machine_rooms(device)
-    needs = _examine([cell for cell in wanted.cells if not is_done(Job(cell=cell, out=out))], console)
-    wanted = wanted.split(lambda cell: _most_seeds(cell, needs, population, None if on == "ray" else rooms))
-    cores = _cores()
-    at_once = 1 if on == "inline" else min(jobs or max(1, cores // (threads or 1)), len(wanted.cells))
-    share = threads or (1 if on == "ray" else max(1, cores // at_once))
-    workers = None if at_once == 1 else 0 if share == 1 else share
-    commit = commit_here()
-    made = [
-        Job(
-            cell=cell,
-            out=out,
-            device=device,
-            workers=workers,
-            threads=share,
-            final_episodes=final_episodes,
-            events=tensorboard,
-            track=track,
-            command=command_line(),
-            commit=commit,
-            need=needs[cell.kind].of(len(cell.seeds)) if cell.kind in needs else 0,
-        )
-        for cell in wanted.cells
+    return OnRay(address=address, gpus=_gpus(gpus, device)) if on == "ray" else None
+
+
+def _jobs(plan: Plan, shares: _Shares, needs: Mapping[str, Footprint], **same: Any) -> list[Job]:
+    """A job for each cell; what is `same` goes to all of them."""
+    same |= {"workers": shares.workers, "threads": shares.threads, "command": command_line(), "commit": commit_here()}
+    return [
+        Job(cell=cell, need=needs[cell.kind].of(len(cell.seeds)) if cell.kind in needs else 0, **same)
+        for cell in plan.cells
     ]
-    if dry_run:
-        _estimate(made, at_once, console)
-        return
-    prepare(wanted, out)
-    runner: Runner = runner_of_ray or (Inline() if on == "inline" else Pool(cores=at_once * share, rooms=rooms))
-    _run(Grid(made), runner, out, console, results if save else None)
-
-
-def _run(grid: Grid, runner: Runner, out: Path, console: Console, results: Path | None) -> None:
-    if grid.left:
-        runner.check(grid.left)
-    before = signal.signal(signal.SIGTERM, _as_interrupt)
-    try:
-        with GridView(grid, console) as view:
-            if results is not None:
-                grid.told = lambda status: _tell_and_save(grid, view, status, results)
-            grid.run(runner)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    failed, stopped = grid.of("failed"), grid.of("stopped")
-
-    def say(line: str, style: str = "") -> None:
-        console.print(Text(line, style), soft_wrap=True)
-
-    done = len(grid.of("done"))
-    say(f"{done} of {len(grid.statuses)} cells done: {out}")
-    for status in failed:
-        say(f"failed: {status.job.cell}: {status.why}; log: {status.job.log}", "bold red")
-    if results is not None:
-        _save(grid, results, console)
-    if stopped:
-        say(f"{len(stopped)} cells were stopped; give the same command again to go on", "yellow")
-    if done:
-        say(f"sasr report {out}")
-    if failed or stopped:
-        sys.exit(1 if failed else 130)
-
-
-def _tell_and_save(grid: Grid, view: GridView, status: Status, results: Path) -> None:
-    """Save with every cell that is done: a machine that is taken away before the last one takes nothing along."""
-    if status.state == "done":
-        _write(grid, results)
-    view.told(status)
-
-
-def _write(grid: Grid, results: Path) -> list[Path]:
-    """Each task and method whose cells are all done, as one file."""
-    unfinished = _unfinished(grid)
-    jobs = [own.job for own in grid.of("done") if own.job.cell.kind not in unfinished]
-    found = told_apart([from_run(job.folder) for job in jobs], [job.cell.id for job in jobs])
-    return [write_result(result, results) for result in found]
-
-
-def _unfinished(grid: Grid) -> dict[str, Cell]:
-    return {own.job.cell.kind: own.job.cell for own in grid.statuses.values() if own.state != "done"}
-
-
-def _save(grid: Grid, results: Path, console: Console) -> None:
-    for path in _write(grid, results):
-        console.print(Text(f"saved: {path}"), soft_wrap=True)
-    for cell in _unfinished(grid).values():
-        console.print(Text(f"not saved: {cell.method.name} on {cell.task}, which is not complete", "yellow"))
 
 
 def _plan(suite: str, plan: Path | None, **given: Any) -> Plan:
@@ -230,69 +204,6 @@ def _with_flags(cells: Sequence[Cell], texts: list[str], settings: dict[str, Any
         )
     agent = {name: literal(text) for name, text in parts["agent"].items()}
     return changed(cells, agent=agent, settings={name: own for name, own in settings.items() if own is not None})
-
-
-def _examine(cells: Sequence[Cell], console: Console) -> dict[str, Footprint]:
-    """Make every kind of cell once, so that what can't work is told before anything runs."""
-    kinds = {cell.kind: cell for cell in cells}
-    found = {}
-    with _progress(console) as progress:
-        bar = progress.add_task("checking", total=len(kinds))
-        for kind, cell in kinds.items():
-            progress.update(bar, description=f"checking {cell.method.name} on {cell.task}")
-            try:
-                found[kind] = examine(cell)
-            except (ValueError, TypeError, LookupError, ImportError) as error:
-                raise ValueError(
-                    f"{cell.method.name} on {cell.task}: {error.args[0] if error.args else error}"
-                ) from error
-            progress.advance(bar)
-    return found
-
-
-def _estimate(jobs: Sequence[Job], at_once: int, console: Console) -> None:
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in ("cell", "task", "method", "seeds"):
-        table.add_column(column, no_wrap=column == "cell")
-    for column in ("steps", "time", "memory"):
-        table.add_column(column, justify="right", no_wrap=True)
-    kinds = {(job.cell.kind, len(job.cell.seeds)): job for job in jobs}
-    tried = {}
-    with _progress(console) as progress:
-        bar = progress.add_task("trying", total=len(kinds))
-        for kind, job in kinds.items():
-            progress.update(bar, description=f"trying {job.cell.method.name} on {job.cell.task}")
-            tried[kind] = measure(job.cell, device=job.device, workers=job.workers, final_episodes=job.final_episodes)
-            progress.advance(bar)
-    total = 0.0
-    for job in jobs:
-        cell, took = job.cell, tried[job.cell.kind, len(job.cell.seeds)]
-        done = is_done(job)
-        total += 0.0 if done else took.seconds
-        words = (cell.id, cell.task, cell.method.name, seeds_in_words(cell.seeds).removeprefix("seeds "))
-        time = "done" if done else span(took.seconds)
-        table.add_row(*map(Text, (*words, f"{cell.steps:,}", time, f"{took.bytes / 2**30:.2f} GiB")))
-    console.print(table)
-    console.print(
-        f"{len(jobs)} cells, about {span(total)} one after the other, {span(total / at_once)} with {at_once} at a "
-        "time; from a short trial on this machine. Nothing was run.",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-def _most_seeds(cell: Cell, needs: dict[str, Footprint], population: int | None, rooms: Sequence[Room] | None) -> int:
-    if population:
-        return population
-    if rooms is None or cell.kind not in needs:
-        return len(cell.seeds)
-    return needs[cell.kind].seeds_within(min(room.bytes for room in rooms))
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console, transient=True
-    )
 
 
 def _listed(text: str) -> list[str] | None:
@@ -325,11 +236,3 @@ def _gpus(given: float | None, device: str) -> float:
     if given < 0:
         raise ValueError(f"--gpus {given:g} must not be negative")
     return given
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _as_interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

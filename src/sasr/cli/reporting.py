@@ -15,7 +15,8 @@ from rich.text import Text
 from sasr.report import figures as drawing
 from sasr.report import tables
 from sasr.report.collect import Collection, collect
-from sasr.report.page import plotly_script, write_page
+from sasr.report.page import write_page
+from sasr.report.plotly_js import plotly_script
 from sasr.report.reference import References, read_reference
 from sasr.report.store import check_writable
 from sasr.report.summary import Summary, summarise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal, cast
 
 import torch
@@ -13,7 +12,6 @@ from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCount
 from sasr.evidence.kernels import Kernel
 from sasr.evidence.normaliser import StateNormaliser
 from sasr.experience.retained import OUTCOMES, ReplayFlags, Retained, StatePool
-from sasr.lanes import halves, side_by_side
 
 Scaling = Literal["sum", "density"]
 SCHEDULE_STEP = 0.05
@@ -104,10 +102,6 @@ class Ledger(nn.Module):
 
     def raw(self, states: Tensor) -> Tensor:
         """Estimates (P, B, 2) of states (P, B, k) before clamping."""
-        parts = [partial(self._raw, states[:, rows]) for rows in halves(states.shape[1])]
-        return torch.cat(side_by_side(parts), dim=1) if len(parts) > 1 else parts[0]()
-
-    def _raw(self, states: Tensor) -> Tensor:
         return self.estimator.raw(self.normaliser(states))
 
     def counts(self, states: Tensor) -> Tensor:

@@ -36,10 +36,6 @@ class Batch(NamedTuple):
     terminated: Tensor  # (P, B) bool, the task ended; a time limit is not in here
     slot: Tensor | None = None  # (P, B) int64, where the host's replay buffer keeps each of them; None: in none
 
-    def part(self, rows: slice) -> Batch:
-        """Some of the transitions of every member."""
-        return Batch(**{name: own[:, rows] for name, own in self._asdict().items() if own is not None})
-
 
 class ReplayView(Protocol):
     """Read access to the states a host already stores, so that a shaper need not store them again."""

@@ -15,6 +15,7 @@ class Adam(nn.Module):
     """Adam (Kingma and Ba, 2015) for a fixed list of parameters; elementwise, so it serves a population as it is."""
 
     compilable = ("step",)
+    steps: Tensor  # () how many were taken
 
     def __init__(
         self,
@@ -46,8 +47,8 @@ class Adam(nn.Module):
         for index, parameter in enumerate(parameters):
             self.register_buffer(f"mean_{index}", torch.zeros_like(parameter))
             self.register_buffer(f"square_{index}", torch.zeros_like(parameter))
-            # On the parameters' device, so that a captured graph counts too.
-            self.register_buffer(f"steps_{index}", torch.zeros((), device=parameter.device))
+        # On the parameters' device, so that a captured graph counts too.
+        self.register_buffer("steps", torch.zeros((), device=parameters[0].device))
 
     def _all(self, name: str) -> list[Tensor]:
         # Not by get_buffer, whose checks take as long as the arithmetic of a small parameter.
@@ -67,8 +68,7 @@ class Adam(nn.Module):
         if torch.compiler.is_compiling():
             self._step_plainly(gradients)
             return
-        steps = self._all("steps")
-        torch._foreach_add_(steps, 1.0)
+        self.steps.add_(1.0)
         # The kernel itself: what torch.optim.adam does around it costs a CPU as much as the kernel.
         torch._fused_adam_(
             self.parameters_in_order,
@@ -76,7 +76,7 @@ class Adam(nn.Module):
             self._all("mean"),
             self._all("square"),
             [],
-            steps,
+            [self.steps] * len(gradients),  # read only
             lr=self.lr,
             beta1=_BETA_1,
             beta2=_BETA_2,
@@ -89,14 +89,14 @@ class Adam(nn.Module):
     def _step_plainly(self, gradients: list[Tensor]) -> None:
         # The fused kernel keeps 30 of an H200's 132 processors busy with two million parameters; what a compiler makes
         # of this uses them all, in one kernel for all parameters.
-        means, squares, steps = self._all("mean"), self._all("square"), self._all("steps")
-        torch._foreach_add_(steps, 1.0)
+        means, squares = self._all("mean"), self._all("square")
+        self.steps.add_(1.0)
         torch._foreach_lerp_(means, gradients, 1.0 - _BETA_1)
         torch._foreach_mul_(squares, _BETA_2)
         torch._foreach_addcmul_(squares, gradients, gradients, value=1.0 - _BETA_2)
-        roots = torch._foreach_sqrt(torch._foreach_div(squares, 1.0 - _BETA_2 ** steps[0]))  # all took as many steps
+        roots = torch._foreach_sqrt(torch._foreach_div(squares, 1.0 - _BETA_2**self.steps))
         moves = torch._foreach_div(means, torch._foreach_add(roots, self.epsilon))
-        torch._foreach_sub_(self.parameters_in_order, torch._foreach_mul(moves, self.lr / (1.0 - _BETA_1 ** steps[0])))
+        torch._foreach_sub_(self.parameters_in_order, torch._foreach_mul(moves, self.lr / (1.0 - _BETA_1**self.steps)))
 
 
 def shortened(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:

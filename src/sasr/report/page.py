@@ -9,12 +9,12 @@ from typing import Any
 
 from sasr.report.collect import Collection
 from sasr.report.payload import payload
+from sasr.report.plotly_js import INSTALL, packed_script
 from sasr.report.reference import References
 from sasr.report.store import check_writable, write_whole
 from sasr.report.summary import Summary, summarise
 
-INSTALL = 'the page needs plotly and jinja2: pip install "sasr[report]"'
-SCRIPTS = ("data.js", "charts.js", "tables.js", "parts.js", "controls.js")
+SCRIPTS = ("data.js", "plotly.js", "charts.js", "tables.js", "parts.js", "controls.js")
 
 
 def write_page(
@@ -38,7 +38,7 @@ def write_page(
         summary: The figures of `found`, where they are known already.
         seed: Of all bootstrap intervals.
     """
-    plotly = plotly_script()
+    plotly = packed_script()
     path = Path(out)
     check_writable(path.parent)
     if path.is_dir():
@@ -75,16 +75,6 @@ def render(data: dict[str, Any], *, title: str, command: str, plotly: str) -> st
         script=scripts,
         plotly=plotly,
     )
-
-
-def plotly_script() -> str:
-    """plotly.js as the plotly package ships it."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise ImportError(INSTALL) from None
-    text: str = get_plotlyjs()
-    return text
 
 
 def _counts(data: dict[str, Any]) -> dict[str, int]:

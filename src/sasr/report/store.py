@@ -239,6 +239,15 @@ def read_results(folder: str | Path) -> Reading:
     return Reading(results, problems)
 
 
+def check_store(folder: Path) -> None:
+    """See that results can be added to a store: none of another version is in it, which this one might write over."""
+    check_writable(folder)
+    for problem in read_results(folder).problems:
+        raise ValueError(
+            f"{folder / problem.path}: {problem.text}; move it away, or choose another store with --results"
+        )
+
+
 def is_result(text: str) -> bool:
     """Whether a file's text means to be a result, whole or not."""
     return re.match(rf'\s*\{{\s*"kind"\s*:\s*"{KIND}"', text) is not None

@@ -13,7 +13,6 @@ from sasr.agents.protocol import Agent
 from sasr.experience.growing import CheckedModule, check_state
 from sasr.experience.replay import Replay
 from sasr.experience.transition import Host, PolicyView, Transition
-from sasr.lanes import two_lanes
 from sasr.shaping.protocol import RewardShaper
 from sasr.training.accelerate import (
     Captured,
@@ -79,7 +78,6 @@ class OffPolicy:
         self._captured: list[Captured[Any]] = [self._act, self._write, self._update]
         if mode == "graph":
             self._captured += capture_absorb(self.shaper)
-        self.laned = mode == "eager" and bool(getattr(self.agent, "suits_two_lanes", False))
         self.captures_updates = mode == "graph" and getattr(self.shaper, "capturable", self.shaper is None)
 
     def act(self, obs: Tensor) -> Tensor:
@@ -100,10 +98,6 @@ class OffPolicy:
 
     def learn(self, updates: int) -> Mapping[str, Tensor]:
         """Store the newest step, run updates, show the shaper that step: all of it while the environments step."""
-        with two_lanes(self.laned):
-            return self._learn(updates)
-
-    def _learn(self, updates: int) -> dict[str, Tensor]:
         arrived = self._take_in(write=not self.captures_updates or updates == 0)
         figures: dict[str, Tensor] = {}
         for _ in range(updates if len(self.replay) >= self.agent.config.batch_size else 0):

@@ -14,6 +14,7 @@ from sasr.experiments.runners.protocol import Tell
 from sasr.experiments.worker import STOPPED, launch, why
 
 INSTALL = 'running on Ray needs ray: pip install "sasr[cluster]"'
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ANSWER = 5.0  # seconds for a cluster's address to answer
 # Ray speaks gRPC: HTTP/2, whose servers answer this greeting with a frame of type 4, their settings.
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
@@ -130,8 +131,19 @@ def _knock(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"--address {address} is no address; write HOST:PORT, or auto for the cluster of this machine")
+    _greet(host, int(port), address)
+    # ray.init takes loopback for the machine's own address; a head that listens on loopback alone is not found there.
+    if host.strip("[]") in _LOOPBACK:
+        from ray.util import get_node_ip_address
+
+        own = get_node_ip_address()
+        if own not in _LOOPBACK:
+            _greet(own, int(port), f"{own}:{port}, which Ray takes {host} for")
+
+
+def _greet(host: str, port: int, address: str) -> None:
     try:
-        with socket.create_connection((host, int(port)), timeout=_ANSWER) as line:
+        with socket.create_connection((host.strip("[]"), port), timeout=_ANSWER) as line:
             line.sendall(_HELLO)
             answer = line.recv(4)
     except OSError as error:

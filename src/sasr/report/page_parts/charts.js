@@ -153,7 +153,7 @@ function chosenCells(task) {
 }
 
 function drawChart(chart) {
-  if (!chart.stale || chart.figure.hidden) return;
+  if (!canDraw() || !chart.stale || chart.figure.hidden) return;
   chart.stale = false;
   const cells = chosenCells(chart.task);
   const traces = cells.slice().reverse().flatMap(tracesOf);  // the first method is drawn last, on top
@@ -201,7 +201,7 @@ function tellCommands(chart) {
 const overall = data.tasks.length > 1 && data.methods.length > 1;  // otherwise there is nothing to take together
 
 function drawOverall() {
-  if (!overall) return;
+  if (!canDraw() || !overall) return;
   const known = data.aggregates.filter((own) => own.tasks && state.method.has(data.methods.indexOf(own.method)));
   const ranked = known.slice().sort((a, b) => a.iqm[0] - b.iqm[0]);
   const names = ranked.map((own) => escaped(own.method));

@@ -105,6 +105,7 @@ function listen() {
   for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", () => copy(button.dataset.copy, "Command"));
 }
 
+const plotlyHere = unpackPlotly();
 makeControls();
 fromAddress();
 toForm();
@@ -118,7 +119,9 @@ makeRemarks();
 makeFilms();
 drawCurves();
 drawTables();
-drawOverall();
-makeMaps();
-for (const chart of charts) watcher.observe(chart.figure);
-document.documentElement.dataset.ready = "true";
+plotlyHere.then(() => {
+  drawOverall();
+  makeMaps();
+  for (const chart of charts) watcher.observe(chart.figure);
+  document.documentElement.dataset.ready = "true";
+}, () => { byId("cannot-draw").hidden = false; });

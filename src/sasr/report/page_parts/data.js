@@ -14,7 +14,9 @@ function make(tag, attributes = {}, ...children) {
 }
 
 function bytes(text) {
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const letters = atob(text), found = new Uint8Array(letters.length);
+  for (let at = 0; at < letters.length; at++) found[at] = letters.charCodeAt(at);
+  return found;
 }
 
 // Whole numbers from 0 to top stand for low to high; the one above stands for NaN.
