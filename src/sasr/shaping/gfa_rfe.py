@@ -195,7 +195,8 @@ class GfaRfe(BoundShaper):
         self.targets = copy.deepcopy(self.ensemble).requires_grad_(False)
         self.adam = TurnAdam(self.ensemble, lr=config.learning_rate, together=config.compat)
         # All value functions of a member see pictures through the same eyes; whoever's turn it is trains them.
-        self.eyes_adam = Adam(list(self.eyes.parameters()), lr=config.learning_rate)
+        seen_through = list(self.eyes.parameters())  # none, but for pictures
+        self.eyes_adam = Adam(seen_through, lr=config.learning_rate) if seen_through else None
         self.scale = RecentSum(host.members, discount=config.horizon_discount, device=device)
         self.register_buffer("turn", torch.zeros(1, dtype=torch.int64, device=device))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
@@ -273,7 +274,7 @@ class GfaRfe(BoundShaper):
         eyes = list(self.eyes.parameters())
         gradients = torch.autograd.grad(loss.sum(), [*chosen, *eyes])
         self.adam.step(self.turn, gradients[: len(chosen)])
-        if eyes:
+        if self.eyes_adam is not None:
             self.eyes_adam.step(list(gradients[len(chosen) :]))
         self.turn.copy_((self.turn + 1) % self.config.networks)
         self._follow()
