@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
-from sasr.experiments.job import progress_of
+from sasr.experiments.job import Job, progress_of
+from sasr.experiments.runners.inline import Inline
 from sasr.experiments.runners.ray import INSTALL, OnRay
+from sasr.training.checkpoint import newest
+from sasr.training.trainer import CHECKPOINTS
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
 
@@ -101,23 +104,29 @@ def test_a_cluster_gives_what_this_process_gives_also_when_a_node_dies(
     assert len(grid.of("done")) == 4, [own.why for own in grid.statuses.values()]
     assert recorded(tmp_path / "undisturbed") == recorded(inline)
 
+    # Longer ones here: a cell of the dead node notices that it is alone, and must not have come to its end by then.
+    longer = cells(["Pendulum-v1"], steps=2_000)
+    carried_out(Inline(), tmp_path / "inline", longer)
     out = tmp_path / "disturbed"
     killed = threading.Event()
 
+    def is_under_way(job: Job) -> bool:
+        return 100 <= progress_of(job).step < 1_000 and newest(job.folder / CHECKPOINTS) is not None
+
     def kill() -> None:
-        """End a node once both have a cell that has learned something."""
-        while sum(100 < progress_of(job).step < 300 for job in jobs(out)) < 2:
+        """End a node once both have a cell that has learned something, and saved it."""
+        while sum(map(is_under_way, jobs(out, longer))) < 2:
             time.sleep(0.02)
         cluster.remove_node(cluster.second, allow_graceful=False)
         killed.set()
 
     threading.Thread(target=kill, daemon=True).start()
-    grid = carried_out(OnRay(address=cluster.address), out)
+    grid = carried_out(OnRay(address=cluster.address), out, longer)
     assert killed.is_set()
-    assert len(grid.of("done")) == 4, [own.why for own in grid.statuses.values()]
-    assert recorded(out) == recorded(inline)
+    assert len(grid.of("done")) == 2, [own.why for own in grid.statuses.values()]
+    assert recorded(out) == recorded(tmp_path / "inline")
     # The cell that was on the dead node was started a second time, elsewhere, and went on from where it was.
-    again = [job for job in jobs(out) if job.log.read_text().count("process ") >= 2]
+    again = [job for job in jobs(out, longer) if job.log.read_text().count("process ") >= 2]
     assert again
     assert any('"resumed"' in (job.folder / "metrics.jsonl").read_text() for job in again)
 
