@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 
 from sasr.experiments.job import Job, run_job
+from sasr.experiments.runners.protocol import State
 
 STOPPED = 3
 """Exit code of a process that was asked to stop, and has saved where it was."""
@@ -32,7 +33,14 @@ def launch(job: Job, *, env: Mapping[str, str] | None = None) -> subprocess.Pope
         )
 
 
-def why(job: Job, code: int) -> str:
+def outcome(job: Job, code: int) -> tuple[State, str]:
+    """What became of a job whose process ended with `code`, and why where it failed."""
+    if code == 0:
+        return "done", ""
+    return ("stopped", "") if code == STOPPED else ("failed", _why(job, code))
+
+
+def _why(job: Job, code: int) -> str:
     """What is known of a process that ended badly."""
     if code < 0:
         try:

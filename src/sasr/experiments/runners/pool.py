@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sasr.experiments.job import Job
 from sasr.experiments.runners.protocol import Tell
-from sasr.experiments.worker import STOPPED, launch, why
+from sasr.experiments.worker import launch, outcome
 
 _GRACE = 120.0  # seconds that stopped processes have to save their state
 
@@ -77,12 +77,7 @@ class Pool:
                 continue
             del self.running[name]
             room.taken -= job.need
-            if code == 0:
-                tell(job, "done", "")
-            elif code == STOPPED:
-                tell(job, "stopped", "")
-            else:
-                tell(job, "failed", why(job, code))
+            tell(job, *outcome(job, code))
 
     def _stop(self, tell: Tell) -> None:
         """Ask all to save their state and end; who does not is killed, and goes on from its last checkpoint."""

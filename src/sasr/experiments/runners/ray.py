@@ -11,7 +11,7 @@ from typing import Any
 
 from sasr.experiments.job import Job
 from sasr.experiments.runners.protocol import Tell
-from sasr.experiments.worker import STOPPED, launch, why
+from sasr.experiments.worker import launch, outcome
 
 INSTALL = 'running on Ray needs ray: pip install "sasr[cluster]"'
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -108,12 +108,7 @@ class OnRay:
         except ray.exceptions.RayError as error:
             tell(job, "failed", f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
             return
-        if code == 0:
-            tell(job, "done", "")
-        elif code == STOPPED:
-            tell(job, "stopped", "")
-        else:
-            tell(job, "failed", why(job, code))
+        tell(job, *outcome(job, code))
 
 
 def _carry_out(job: Mapping[str, Any], retries: int) -> int:
