@@ -37,7 +37,6 @@ _ARM = slice(6, 13)  # the seven arm joints in qpos and qvel: shoulder pan … w
 _FINGERS = slice(13, 15)
 _DOWN = np.array([1.0, 0.0, 1.0, 0.0])  # the quaternion that upstream turns the hand by
 _NOTHING = np.zeros(0)
-_FLATTEST = 1e-9
 _REACH = 0.05
 
 # From MuJoCo 3.3.6 on mj_forward leaves no trace in the state, so that of it only what is looked at need be computed.
@@ -53,13 +52,14 @@ class Arm(MujocoFetchEnv):  # type: ignore[misc]  # gymnasium-robotics has no ty
         self._hand, self._grip = model.body("robot0:gripper_link").id, model.site("robot0:grip").id
         self._object = model.site("object0").id if self.has_object else -1
         self._pulled = model.jnt_qposadr[model.actuator_trnid[:, 0]]  # the joint of each actuator: fingers, or none
-        self._slide, self._turn = np.zeros((2, 3, model.nv))
+        self._slide, self._turn = np.zeros((2, 3, model.nv))  # room for a site's Jacobians
 
     def move(self, action: NDArray[np.float32]) -> None:
         """What upstream's `step` does before it observes and pays."""
-        if np.shape(action) != self.action_space.shape:
-            raise ValueError(f"an action of shape {np.shape(action)} must have shape {self.action_space.shape}")
-        self._set_action(np.minimum(np.maximum(action, self.action_space.low), self.action_space.high))
+        action, space = np.asarray(action), self.action_space
+        if action.shape != space.shape:
+            raise ValueError(f"the action has shape {action.shape}, the arm needs {space.shape}")
+        self._set_action(action.clip(space.low, space.high))
         self._mujoco_step(action)
         self._step_callback()
         if self.render_mode == "human":
@@ -80,25 +80,26 @@ class Arm(MujocoFetchEnv):  # type: ignore[misc]  # gymnasium-robotics has no ty
 
     def generate_mujoco_observations(self) -> tuple[NDArray[np.float64], ...]:
         """Upstream's nine parts of an observation; some are windows into the simulator, to be copied."""
-        data, dt = self.data, self.dt
-        at, fingers = data.site_xpos[self._grip], (data.qpos[_FINGERS], data.qvel[_FINGERS] * dt)
-        mujoco.mj_jacSite(self.model, data, self._slide, None, self._grip)
-        speed = self._slide @ data.qvel * dt
+        model, data, dt = self.model, self.data, self.dt
+        fingers, fingers_vel = data.qpos[_FINGERS], data.qvel[_FINGERS] * dt
+        grip = data.site_xpos[self._grip]
+        mujoco.mj_jacSite(model, data, self._slide, None, self._grip)
+        grip_vel = self._slide @ data.qvel * dt
         if not self.has_object:
-            return at, _NOTHING, _NOTHING, fingers[0], _NOTHING, _NOTHING, _NOTHING, speed, fingers[1]
-        thing, turned = data.site_xpos[self._object], _euler(data.site_xmat[self._object])
-        mujoco.mj_jacSite(self.model, data, self._slide, self._turn, self._object)
-        sliding, turning = self._slide @ data.qvel * dt - speed, self._turn @ data.qvel * dt
-        return at, thing, thing - at, fingers[0], turned, sliding, turning, speed, fingers[1]
+            return grip, _NOTHING, _NOTHING, fingers, _NOTHING, _NOTHING, _NOTHING, grip_vel, fingers_vel
+        thing, rotation = data.site_xpos[self._object], _euler(data.site_xmat[self._object])
+        mujoco.mj_jacSite(model, data, self._slide, self._turn, self._object)
+        thing_vel, rotation_vel = self._slide @ data.qvel * dt - grip_vel, self._turn @ data.qvel * dt
+        return grip, thing, thing - grip, fingers, rotation, thing_vel, rotation_vel, grip_vel, fingers_vel
 
 
 def _euler(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`mat2euler` of one matrix, away from where two of the angles turn about the same axis."""
+    """Upstream's `mat2euler` for one matrix; its cases near a gimbal lock are left to it."""
     xx, xy, xz, _, _, yz, _, _, zz = matrix.tolist()
-    flat = sqrt(zz * zz + yz * yz)
-    if flat <= _FLATTEST:
+    level = sqrt(zz * zz + yz * yz)
+    if level < 1e-9:
         return np.asarray(mat2euler(matrix.reshape(3, 3)))
-    return -np.arctan2((yz, -xz, xy), (zz, flat, xx))
+    return -np.arctan2((yz, -xz, xy), (zz, level, xx))  # numpy's, which need not round as the C library's
 
 
 class Robot(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
@@ -184,7 +185,7 @@ class _Push(Arm, MujocoFetchPushEnv):  # type: ignore[misc]
     pass
 
 
-class _FixedPush(_Fixed, _Push):  # type: ignore[misc]
+class _FixedPush(_Fixed, _Push):
     pass
 
 
@@ -192,7 +193,7 @@ class _Slide(Arm, MujocoFetchSlideEnv):  # type: ignore[misc]
     pass
 
 
-class _FixedSlide(_Fixed, _Slide):  # type: ignore[misc]
+class _FixedSlide(_Fixed, _Slide):
     goal_offset = 0.40
 
 

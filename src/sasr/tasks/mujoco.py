@@ -41,6 +41,7 @@ class _Sparse(MujocoEnv):
         _terminate_when_unhealthy: bool
 
         def _get_obs(self) -> NDArray[Any]: ...
+        def render(self) -> Any: ...
 
     def __init__(self, *, profile: Profile, threshold: float, **kwargs: Any) -> None:
         if profile not in ("code", "paper"):
@@ -197,8 +198,8 @@ class _Human(_Sparse, EzPickle):
         if not self.pad_zeros:
             return super()._get_obs().astype(np.float32)
         data = self.data
-        # Version 4 also had the world body's inertia, velocity and contact force and the free joint's actuator force,
-        # all of which are always zero.
+        # As in version 4, with what version 5 leaves out because it is always zero: the world body's inertia, velocity
+        # and contact force, and the free joint's actuator force.
         inertia, velocity, force = data.cinert.ravel(), data.cvel.ravel(), data.cfrc_ext.ravel()
         parts = (data.qpos[2:], data.qvel, inertia, velocity, data.qfrc_actuator, force)
         return np.concatenate(parts, dtype=np.float32)
