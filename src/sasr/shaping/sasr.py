@@ -19,7 +19,7 @@ from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
 from sasr.experience.retention import RETENTION, Balance
 from sasr.experience.segments import Segment, Segmenter
 from sasr.experience.spaces import action_width, flatten_actions, state_dtype, state_width
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.transition import Batch, Host, Transition, sent
 from sasr.experience.weighting import discounted_weights
 from sasr.randomness import MemberStreams
 from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
@@ -193,8 +193,8 @@ class SASR(CheckedModule):
             return
         device, weight = self._bound().device, None
         if self.weighted and segment.success:
-            weight = discounted_weights(kept, segment.last_hit, self.config.weight_discount).to(device)
-        self.ledger.add(member, outcome, steps[kept].to(device), weight)
+            weight = sent(discounted_weights(kept, segment.last_hit, self.config.weight_discount), device)
+        self.ledger.add(member, outcome, sent(steps[kept], device), weight)
 
     # ----------------------------------------------- from evidence to rewards
 

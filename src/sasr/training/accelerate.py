@@ -20,6 +20,7 @@ MODES: tuple[Mode, ...] = ("auto", "eager", "compile", "graph")
 _WARM_UP = 3  # calls before a capture: libraries set themselves up, and that can't be captured
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 def resolve(mode: Mode, device: torch.device) -> Mode:
@@ -147,7 +148,7 @@ class Fetched(Captured[tuple[Tensor, ...]]):
         return tuple(place.copy_(own, non_blocking=True) for place, own in zip(landing, result, strict=True))
 
 
-def side_by_side(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
+def side_by_side(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
     """What two functions return that need nothing of each other; in a captured graph they run at the same time."""
     if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
         return first(), second()

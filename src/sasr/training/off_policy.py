@@ -121,18 +121,21 @@ class OffPolicy:
             self.replay.write(*arrived)
         batch = self.replay.sample_stored(self.agent.config.batch_size)
         noise = self.agent.draw_noise(self.agent.config.batch_size)
-        bonus, ahead = side_by_side(lambda: self._bonus(batch), lambda: self._look_ahead(batch, noise))
+        (bonus, measured), ahead = side_by_side(lambda: self._bonus(batch), lambda: self._look_ahead(batch, noise))
         with fast_products(self.device):
             told = self.agent.learn(batch, bonus, ahead, noise, kind)
-        figures = {f"train/{name}": value for name, value in told.items()}
+        figures = {f"train/{name}": value for name, value in told.items()} | measured
         if self.shaper is not None:
-            figures["shaping/bonus_mean"] = bonus.mean(1)
-            figures["shaping/bonus_share"] = share_of_bonus(batch.reward, bonus)
             figures |= {f"shaping/{name}": value for name, value in self.shaper.update(batch).items()}
         return figures
 
-    def _bonus(self, batch: Batch) -> Tensor:
-        return torch.zeros_like(batch.reward) if self.shaper is None else self.shaper.shape(batch)
+    def _bonus(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """What the shaper adds, (P, B), and figures about it."""
+        if self.shaper is None:
+            return torch.zeros_like(batch.reward), {}
+        bonus = self.shaper.shape(batch)
+        share = share_of_bonus(batch.reward, bonus)
+        return bonus, {"shaping/bonus_mean": bonus.mean(1), "shaping/bonus_share": share}
 
     def _look_ahead(self, batch: Batch, noise: Any) -> Tensor:
         with fast_products(self.device):
