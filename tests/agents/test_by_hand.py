@@ -15,9 +15,10 @@ def test_gradients_are_autograds(P: int, hidden: tuple[int, ...]) -> None:
     agent = make_agent(tuple(range(P)), SacConfig(hidden=hidden))
     learn(agent, 6)
     (batch, bonus), noise = make_data(P, 9), agent.draw_noise(B)
-    target = agent.target(batch, bonus, noise.target)
+    ahead = agent.look_ahead(batch, noise)
+    target = batch.reward + bonus + ahead
 
-    loss, figures = agent.critic_loss(batch, target)
+    loss, figures = agent.critic_loss(batch, bonus, ahead)
     of_critic = torch.autograd.grad(loss, list(agent.critic.parameters()))
     gradients, values = by_hand.critic_gradients(agent.critic.net, batch.obs, batch.action, target)
     torch.testing.assert_close(values.mean((0, 2)), figures["q_mean"], rtol=0, atol=1e-6)

@@ -50,12 +50,12 @@ def test_the_actor_climbs_the_first_critic_only() -> None:
 
 def test_smoothing_is_around_the_target_action_and_never_further_than_its_clip() -> None:
     agent = make_agent("td3")
-    batch, bonus = make_data("td3", 1, 0)
+    batch, _ = make_data("td3", 1, 0)
     seen: list[torch.Tensor] = []
     agent.target_critic.register_forward_hook(lambda module, inputs, output: seen.append(inputs[1]))
     noise = agent.draw_noise(B)
     for scaled in (noise, 100 * noise, 0 * noise):
-        agent.target(batch, bonus, scaled)
+        agent.look_ahead(batch, scaled)
     usual, clipped, middle = seen
     low, high, half = (torch.as_tensor(own) for own in (BOX.low, BOX.high, (BOX.high - BOX.low) / 2))
     torch.testing.assert_close(middle, agent.target_actor(batch.next_obs))

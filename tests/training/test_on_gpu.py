@@ -11,7 +11,7 @@ import torch
 from sasr.agents import PpoConfig, SacConfig
 from sasr.shaping.registry import SHAPERS
 from sasr.training import TrainConfig, Trainer, off_policy
-from sasr.training.accelerate import Captured, Mode
+from sasr.training.accelerate import Captured, Fetched, Mode, side_by_side
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy
 
@@ -147,3 +147,32 @@ def test_shapers_that_pay_for_novelty_are_captured_too(shaper: str, monkeypatch:
                 assert torch.equal(theirs[key], value), key
             else:
                 torch.testing.assert_close(theirs[key], value, rtol=1e-3, atol=1e-4, msg=key)
+
+
+def test_two_functions_side_by_side_in_a_graph_both_finish_before_what_follows() -> None:
+    start = torch.ones(512, 512, device="cuda")
+
+    def long() -> torch.Tensor:
+        x = start
+        for _ in range(50):
+            x = torch.mm(x, x) / 512.0
+        return x
+
+    def both(add: torch.Tensor) -> torch.Tensor:
+        one, two = side_by_side(lambda: long() + add, lambda: start * 2.0)
+        return one + two
+
+    captured = Captured(both)
+    for i in range(20):
+        torch.testing.assert_close(captured("key", torch.tensor(float(i))), torch.full_like(start, 3.0 + i))
+    assert captured.graphs
+
+
+def test_what_is_fetched_from_a_graph_is_there_and_stays_when_the_next_comes() -> None:
+    fetched = Fetched(lambda x: (2.0 * x, x.sum()))
+    told = [fetched("key", torch.full((4,), float(i))) for i in range(10)]
+    assert fetched.graphs
+    for i, (double, total) in enumerate(told):
+        assert double.device.type == total.device.type == "cpu"
+        assert double.tolist() == [2.0 * i] * 4
+        assert float(total) == 4.0 * i

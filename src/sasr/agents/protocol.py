@@ -48,7 +48,14 @@ class Agent(Protocol):
         """Count an update and say which kind it is, since not everything learns at every update."""
         ...
 
-    def learn(self, batch: Batch, bonus: Tensor, noise: Any, kind: int) -> dict[str, Tensor]:
+    def look_ahead(self, batch: Batch, noise: Any) -> Tensor:
+        """What follows each step, (P, B): the next state's value, discounted, and 0 behind a true termination.
+
+        Nothing but tensor work that needs no bonus, so that it can run while a shaper works out bonuses.
+        """
+        ...
+
+    def learn(self, batch: Batch, bonus: Tensor, ahead: Tensor, noise: Any, kind: int) -> dict[str, Tensor]:
         """One update of a kind, nothing but tensor work; figures to log, each (P,)."""
         ...
 

@@ -149,7 +149,7 @@ class Sac(CheckedModule):
     """
 
     log_alpha: Tensor  # (P,)
-    compilable = ("target", "critic_loss", "actor_loss", "follow")
+    compilable = ("next_value", "critic_loss", "actor_loss", "follow", "explore")
 
     def __init__(self, host: Host, config: SacConfig | None = None) -> None:
         super().__init__()
@@ -191,27 +191,30 @@ class Sac(CheckedModule):
     def update(self, batch: Batch, bonus: Tensor, noise: UpdateNoise) -> dict[str, Tensor]:
         """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
         check_batch(batch, bonus)
-        return self.learn(batch, bonus, noise, self.next_kind())
+        return self.learn(batch, bonus, self.look_ahead(batch, noise), noise, self.next_kind())
 
-    def learn(self, batch: Batch, bonus: Tensor, noise: UpdateNoise, kind: int) -> dict[str, Tensor]:
+    def look_ahead(self, batch: Batch, noise: UpdateNoise) -> Tensor:
+        """What follows each step, (P, B), whatever it was paid."""
+        self.actor.resample(self.update_streams)
+        return self.next_value(batch, noise.target)
+
+    def learn(self, batch: Batch, bonus: Tensor, ahead: Tensor, noise: UpdateNoise, kind: int) -> dict[str, Tensor]:
         """The update as nothing but tensor work, so that it can be compiled or captured."""
-        figures = self.update_critic(batch, bonus, noise.target)
+        figures = self.update_critic(batch, bonus, ahead)
         if kind == 1:
             for own in noise.actor:
                 figures |= self.update_actor(batch, own)
         return figures
 
-    def update_critic(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
+    def update_critic(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> dict[str, Tensor]:
         """One step of the critics, and the target critics a little after them."""
-        self.actor.resample(self.update_streams)
-        target = self.target(batch, bonus, noise)
         if self.by_hand:
-            obs, action = self._flat(batch.obs), self._flat(batch.action)
+            obs, action, target = self._flat(batch.obs), self._flat(batch.action), batch.reward + bonus + ahead
             gradients, values = by_hand.critic_gradients(self.critic.net, obs, action, target)
             figures = self._critic_figures(values, target)[1]
             self.critic_adam.step(gradients)
         else:
-            loss, figures = self.critic_loss(batch, target)
+            loss, figures = self.critic_loss(batch, bonus, ahead)
             self.critic_adam.descend(loss)
         self.follow()
         return figures
@@ -221,17 +224,18 @@ class Sac(CheckedModule):
         """Move the target critics a little towards the critics."""
         torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
-    def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def critic_loss(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Squared errors of both critics, summed over P, and figures (P,)."""
-        return self._critic_figures(self.critic(self._flat(batch.obs), self._flat(batch.action)), target)
+        values = self.critic(self._flat(batch.obs), self._flat(batch.action))
+        return self._critic_figures(values, batch.reward + bonus + ahead)
 
     def _critic_figures(self, values: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         loss = (values - target).square().mean(-1).sum(0)
         return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
     @torch.no_grad()
-    def target(self, batch: Batch, bonus: Tensor, noise: Tensor) -> Tensor:
-        """What the critics should say, (P, B): r + bonus + γ·(1 − terminated)·(min Q′ − α·log π)(s′, a′)."""
+    def next_value(self, batch: Batch, noise: Tensor) -> Tensor:
+        """γ·(1 − terminated)·(min Q′ − α·log π)(s′, a′), (P, B): the critics should say r + bonus + this."""
         next_obs = self._flat(batch.next_obs)
         if self.by_hand:
             action, log_prob, *_ = by_hand.draw(self.actor.net(next_obs), noise, self.actor.squashing)
@@ -239,7 +243,7 @@ class Sac(CheckedModule):
             action, log_prob = self.actor.sample(next_obs, noise)
         value: Tensor = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
-        return batch.reward + bonus + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
+        return self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
 
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""
@@ -283,18 +287,23 @@ class Sac(CheckedModule):
         """Actions (P, E, *action_shape) for obs (P, E, *obs_shape); `deterministic` takes the middle, tanh(μ)."""
         flat = self._flat(obs)
         check_vectors(flat, self.members, self.obs_width)
-        if not deterministic:
-            self.actor.resample(self.act_streams)
-        u, log_std = self.actor.distribution(flat, still=deterministic)
-        if not deterministic:
-            u = u + log_std.exp() * self.act_streams.draw(normal, u)
-        return self._in_space(self.actor.squash(u))
+        if deterministic:
+            return self._in_space(self.actor.squash(self.actor.distribution(flat, still=True)[0]))
+        self.actor.resample(self.act_streams)
+        noise = self.act_streams.draw(normal, flat.new_empty(*flat.shape[:2], self.action_width))
+        return self._in_space(self.explore(flat, noise))
+
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """Actions (P, B, A) for obs (P, B, k), as far off the middle as standard normal numbers (P, B, A) say."""
+        u, log_std = self.actor.distribution(obs)
+        return self.actor.squash(u + log_std.exp() * noise)
 
     @torch.no_grad()
     def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
         """Exploring actions (P, B, *action_shape) drawn from the asker's streams; nothing of the agent moves."""
-        u, log_std = self.actor.distribution(self._flat(obs))
-        return self._in_space(self.actor.squash(u + log_std.exp() * streams.draw(normal, u)))
+        flat = self._flat(obs)
+        noise = streams.draw(normal, flat.new_empty(*flat.shape[:2], self.action_width))
+        return self._in_space(self.explore(flat, noise))
 
     @torch.no_grad()
     def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:

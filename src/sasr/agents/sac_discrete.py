@@ -116,7 +116,7 @@ class SacDiscrete(CheckedModule):
     """
 
     log_alpha: Tensor  # (P,)
-    compilable = ("target", "critic_loss", "actor_loss", "follow")
+    compilable = ("look_ahead", "critic_loss", "actor_loss", "follow")
 
     def __init__(self, host: Host, config: SacDiscreteConfig | None = None) -> None:
         super().__init__()
@@ -151,15 +151,15 @@ class SacDiscrete(CheckedModule):
     def update(self, batch: Batch, bonus: Tensor, noise: None = None) -> dict[str, Tensor]:
         """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
         check_batch(batch, bonus)
-        return self.learn(batch, bonus, noise, self.next_kind())
+        return self.learn(batch, bonus, self.look_ahead(batch, noise), noise, self.next_kind())
 
-    def learn(self, batch: Batch, bonus: Tensor, noise: None, kind: int) -> dict[str, Tensor]:
+    def learn(self, batch: Batch, bonus: Tensor, ahead: Tensor, noise: None, kind: int) -> dict[str, Tensor]:
         """The update as nothing but tensor work, so that it can be compiled or captured."""
-        return self.update_critic(batch, bonus) | self.update_actor(batch)
+        return self.update_critic(batch, bonus, ahead) | self.update_actor(batch)
 
-    def update_critic(self, batch: Batch, bonus: Tensor) -> dict[str, Tensor]:
+    def update_critic(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> dict[str, Tensor]:
         """One step of the critics, and the target critics a little after them."""
-        loss, values = self.critic_loss(batch, self.target(batch, bonus))
+        loss, values = self.critic_loss(batch, bonus, ahead)
         self.critic_adam.descend(loss.sum())
         self.follow()
         return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
@@ -169,20 +169,20 @@ class SacDiscrete(CheckedModule):
         """Move the target critics a little towards the critics."""
         torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
-    def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, Tensor]:
+    def critic_loss(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors of both critics (P,), and their values of the actions taken (2, P, B)."""
         taken = (batch.action.long() - self.start).expand(2, -1, -1).unsqueeze(-1)
         values = self.critic(batch.obs).gather(-1, taken).squeeze(-1)
-        return (values - target).square().mean(-1).sum(0), values
+        return (values - (batch.reward + bonus + ahead)).square().mean(-1).sum(0), values
 
     @torch.no_grad()
-    def target(self, batch: Batch, bonus: Tensor) -> Tensor:
-        """What the critics should say, (P, B): r + bonus + γ·(1 − terminated)·E[min Q′ − α·log π](s′)."""
+    def look_ahead(self, batch: Batch, noise: None = None) -> Tensor:
+        """γ·(1 − terminated)·E[min Q′ − α·log π](s′), (P, B): the critics should say r + bonus + this."""
         log_prob = self.log_policy(batch.next_obs)
         alpha = self.log_alpha.exp()[:, None, None]
         value: Tensor = (log_prob.exp() * (self.target_critic(batch.next_obs).amin(0) - alpha * log_prob)).sum(-1)
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
-        return batch.reward + bonus + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
+        return self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
 
     def update_actor(self, batch: Batch) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""

@@ -102,7 +102,7 @@ class Td3(CheckedModule):
     torch.Size([2, 1, 3])
     """
 
-    compilable = ("target", "critic_loss", "actor_loss", "follow")
+    compilable = ("look_ahead", "critic_loss", "actor_loss", "follow")
 
     def __init__(self, host: Host, config: Td3Config | None = None) -> None:
         super().__init__()
@@ -140,36 +140,36 @@ class Td3(CheckedModule):
     def update(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
         check_batch(batch, bonus)
-        return self.learn(batch, bonus, noise, self.next_kind())
+        return self.learn(batch, bonus, self.look_ahead(batch, noise), noise, self.next_kind())
 
-    def learn(self, batch: Batch, bonus: Tensor, noise: Tensor, kind: int) -> dict[str, Tensor]:
+    def learn(self, batch: Batch, bonus: Tensor, ahead: Tensor, noise: Tensor, kind: int) -> dict[str, Tensor]:
         """The update as nothing but tensor work, so that it can be compiled or captured."""
-        figures = self.update_critic(batch, bonus, noise)
+        figures = self.update_critic(batch, bonus, ahead)
         if kind == 1:
             figures |= self.update_actor(batch)
             self.follow()
         return figures
 
-    def update_critic(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
+    def update_critic(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> dict[str, Tensor]:
         """One step of both critics."""
-        loss, values = self.critic_loss(batch, self.target(batch, bonus, noise))
+        loss, values = self.critic_loss(batch, bonus, ahead)
         self.critic_adam.descend(loss.sum())
         return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
-    def critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, Tensor]:
+    def critic_loss(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors of both critics (P,), and their values (2, P, B)."""
         values = self.critic(self._flat(batch.obs), self._flat(batch.action))
-        return (values - target).square().mean(-1).sum(0), values
+        return (values - (batch.reward + bonus + ahead)).square().mean(-1).sum(0), values
 
     @torch.no_grad()
-    def target(self, batch: Batch, bonus: Tensor, noise: Tensor) -> Tensor:
-        """What the critics should say, (P, B): r + bonus + γ·(1 − terminated)·min Q′(s′, a′), a′ near π′(s′)."""
+    def look_ahead(self, batch: Batch, noise: Tensor) -> Tensor:
+        """γ·(1 − terminated)·min Q′(s′, a′), a′ near π′(s′), (P, B): the critics should say r + bonus + this."""
         next_obs = self._flat(batch.next_obs)
         nearby = (noise * self.config.smoothing_noise).clamp(-self.config.smoothing_clip, self.config.smoothing_clip)
         action = self.actor.clip(self.target_actor(next_obs) + nearby * self.actor.scale)
         value: Tensor = self.target_critic(next_obs, action).amin(0)
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
-        return batch.reward + bonus + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
+        return self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
 
     def update_actor(self, batch: Batch) -> dict[str, Tensor]:
         """One step of the actor up the first critic."""

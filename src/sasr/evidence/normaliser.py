@@ -22,6 +22,7 @@ class StateNormaliser(nn.Module):
     spread: Tensor  # (P, k) float64, sum of squared deviations from the mean
     centre: Tensor  # (P, k) float32, frozen
     scale: Tensor  # (P, k) float32, frozen
+    compilable = ("forward",)
 
     def __init__(self, members: int, k: int, *, enabled: bool, clip: float, device: torch.device | None = None) -> None:
         super().__init__()

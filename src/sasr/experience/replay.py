@@ -47,7 +47,7 @@ class Replay(GrowingModule):
     offset: Tensor  # (P, 1) int64, where a member's slots begin among those of all
     position: Tensor  # (2,) int64, `cursor` and `filled` on the device, where a captured graph can see them move
     finals: Tensor  # (F, *obs_shape) a ring: serial number n is in row n mod F
-    compilable = ("gather",)
+    compilable = ("write", "gather")
 
     def __init__(self, host: Host, *, capacity: int = 1_000_000, truncation_is_terminal: bool = False) -> None:
         """Allocate everything.

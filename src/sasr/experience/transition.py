@@ -92,3 +92,8 @@ class Host:
     def members(self) -> int:
         """The size P of the population."""
         return len(self.seeds)
+
+
+def sent(own: Tensor, device: torch.device) -> Tensor:
+    """A tensor from the CPU on a device; nobody waits for an accelerator that is busy."""
+    return own.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else own.to(device)

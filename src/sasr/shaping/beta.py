@@ -24,8 +24,8 @@ def beta_draw(n_success: Tensor, n_failure: Tensor, streams: MemberStreams) -> T
     so neither draw can underflow to 0 in float64 and the ratio is never 0/0.
     """
     shape = torch.stack([n_success, n_failure], dim=1).double() + 1.0  # (P, 2, B)
-    gamma = streams.draw(_standard_gamma, shape)
-    return (gamma[:, 0] / gamma.sum(dim=1)).float()
+    success, failure = streams.draw(_standard_gamma, shape).unbind(1)
+    return (success / (success + failure)).float()
 
 
 def beta_quantile(n_success: Tensor, n_failure: Tensor, normal: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
 from sasr.experience.retention import RETENTION, Balance
 from sasr.experience.segments import Segment, Segmenter
 from sasr.experience.spaces import action_width, flatten_actions, state_dtype, state_width
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.transition import Batch, Host, Transition, sent
 from sasr.experience.weighting import discounted_weights
 from sasr.randomness import MemberStreams
 from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
@@ -42,6 +42,7 @@ class SASR(CheckedModule):
     A host binds it (`bind`), reports every step (`observe`) and asks for bonuses when it learns (`shape`).
     """
 
+    compilable = ("pay",)
     segmenter: Segmenter
     ledger: Ledger
     retention_streams: MemberStreams
@@ -193,8 +194,8 @@ class SASR(CheckedModule):
             return
         device, weight = self._bound().device, None
         if self.weighted and segment.success:
-            weight = discounted_weights(kept, segment.last_hit, self.config.weight_discount).to(device)
-        self.ledger.add(member, outcome, steps[kept].to(device), weight)
+            weight = sent(discounted_weights(kept, segment.last_hit, self.config.weight_discount), device)
+        self.ledger.add(member, outcome, sent(steps[kept], device), weight)
 
     # ----------------------------------------------- from evidence to rewards
 
@@ -202,11 +203,16 @@ class SASR(CheckedModule):
     def shape(self, batch: Batch) -> Tensor:
         """λ·f(success rate) of every sampled state, (P, B), to be added to the environment's reward."""
         if self.config.potential:
-            bonus = self._gained(batch)
-        else:
-            bonus = self.scale(self.success_rate(batch))
-            if self.config.absorbing:
-                bonus = bonus + self._absorbed(batch)
+            return self.weigh(self._gained(batch))
+        return self.pay(self.success_rate(batch), batch)
+
+    def pay(self, rate: Tensor, batch: Batch) -> Tensor:
+        """The bonus (P, B) for these success rates (P, B)."""
+        bonus = self.scale(rate)
+        return self.weigh(bonus + self._absorbed(batch) if self.config.absorbing else bonus)
+
+    def weigh(self, bonus: Tensor) -> Tensor:
+        """λ times a bonus (P, B), in the units of the task's reward where that is asked for."""
         if self.reward_scale is not None:
             bonus = bonus * self.reward_scale.in_force[:, None]
         return self.config.reward_weight * bonus

@@ -189,7 +189,7 @@ class Population:
             self._stepper.close()
         for index, process in enumerate(self._processes):
             if process.poll() is None:
-                self._board.request(index, w.CLOSE, self._request + 1, self._bells[index])
+                self._board.request([index], w.CLOSE, self._request + 1, self._bells)
         deadline = time.monotonic() + 1.0
         while time.monotonic() < deadline and any(process.poll() is None for process in self._processes):
             time.sleep(0.001)
@@ -267,8 +267,8 @@ class Population:
     def _command(self, command: int) -> None:
         self._pending = True
         self._request += 1
-        for index in range(self.workers):
-            self._board.request(index, command, self._request, self._bells[index])
+        if self.workers:
+            self._board.request(range(self.workers), command, self._request, self._bells)
         self._in_process = command
 
     def _await(self) -> None:

@@ -126,14 +126,18 @@ class Board:
         """Set a control word."""
         self.words[line * _LINE + word] = value
 
-    def request(self, worker: int, command: int, number: int, bell: Bell) -> None:
-        """Ask a worker for something; all that was written before is seen by it."""
-        self.write(worker, COMMAND, command)
+    def request(self, workers: Sequence[int], command: int, number: int, bells: Sequence[Bell]) -> None:
+        """Ask workers for something; all that was written before is seen by them."""
+        words, lines = self.words, [worker * _LINE for worker in workers]
+        for line in lines:
+            words[line + COMMAND] = command
         fence()
-        self.write(worker, REQUEST, number)
+        for line in lines:
+            words[line + REQUEST] = number
         fence()
-        if self.read(worker, ASLEEP):
-            bell.ring()
+        for worker, line in zip(workers, lines, strict=True):
+            if words[line + ASLEEP]:
+                bells[worker].ring()
 
     def done(self, worker: int, number: int, bell: Bell) -> None:
         """A worker's answer; the last worker to give it wakes the population."""

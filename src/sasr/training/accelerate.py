@@ -20,6 +20,7 @@ MODES: tuple[Mode, ...] = ("auto", "eager", "compile", "graph")
 _WARM_UP = 3  # calls before a capture: libraries set themselves up, and that can't be captured
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 def resolve(mode: Mode, device: torch.device) -> Mode:
@@ -122,9 +123,42 @@ class Captured(Generic[T]):
             graph.register_generator_state(generator)
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, pool=self.pool):
-            result = self.function(*given, *crossing.arrived)
+            result = self._call(given, crossing.arrived)
         self.pool = self.pool or graph.pool()
         return graph, crossing, result
+
+    def _call(self, given: tuple[Any, ...], inputs: tuple[Tensor, ...]) -> T:
+        return self.function(*given, *inputs)
+
+
+class Fetched(Captured[tuple[Tensor, ...]]):
+    """A captured function whose results are wanted on the CPU: its graph takes them there, into pinned memory."""
+
+    def __call__(self, key: Hashable, *inputs: Tensor, given: tuple[Any, ...] = ()) -> tuple[Tensor, ...]:
+        """`function(*given, *inputs)`, once it is there."""
+        result = super().__call__(key, *inputs, given=given)
+        if key not in self.graphs:
+            self.landing = tuple(torch.empty(own.shape, dtype=own.dtype, pin_memory=True) for own in result)
+            return tuple(own.cpu() for own in result)
+        torch.cuda.current_stream().synchronize()
+        return tuple(own.clone() for own in result)  # the next call lands in the same place
+
+    def _call(self, given: tuple[Any, ...], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        result, landing = super()._call(given, inputs), self.landing
+        return tuple(place.copy_(own, non_blocking=True) for place, own in zip(landing, result, strict=True))
+
+
+def side_by_side(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
+    """What two functions return that need nothing of each other; in a captured graph they run at the same time."""
+    if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+        return first(), second()
+    side, current = torch.cuda.Stream(), torch.cuda.current_stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        one = first()
+    two = second()
+    current.wait_stream(side)
+    return one, two
 
 
 def capture_absorb(shaper: object) -> list[Captured[Any]]:

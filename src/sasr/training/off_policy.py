@@ -12,10 +12,11 @@ from torch import Tensor
 from sasr.agents.protocol import Agent
 from sasr.experience.growing import CheckedModule, check_state
 from sasr.experience.replay import Replay
-from sasr.experience.transition import Host, PolicyView, Transition
+from sasr.experience.transition import Batch, Host, PolicyView, Transition
 from sasr.shaping.protocol import RewardShaper
 from sasr.training.accelerate import (
     Captured,
+    Fetched,
     Mode,
     can_compile,
     capture_absorb,
@@ -23,6 +24,7 @@ from sasr.training.accelerate import (
     fast_products,
     generators_of,
     resolve,
+    side_by_side,
 )
 from sasr.training.learner import Saved, share_of_bonus
 from sasr.training.onlooker import Onlooker
@@ -73,7 +75,7 @@ class OffPolicy:
         parts = (self.agent, self.replay, self.shaper)
         if mode == "compile" or (mode == "graph" and can_compile(self.device)):
             compile_parts(parts)
-        self._act, self._write = Captured(self._act_eagerly, generators_of([self.agent])), Captured(self.replay.write)
+        self._act, self._write = Fetched(self._act_eagerly, generators_of([self.agent])), Captured(self.replay.write)
         self._update = Captured(self.update, generators_of(parts))
         self._captured: list[Captured[Any]] = [self._act, self._write, self._update]
         if mode == "graph":
@@ -82,11 +84,10 @@ class OffPolicy:
 
     def act(self, obs: Tensor) -> Tensor:
         """Exploring actions (P, E, *action_shape)."""
-        action = self._act("act", obs) if self.mode == "graph" else self._act_eagerly(obs.to(self.device))
-        return action.cpu()
+        return self._act("act", obs)[0] if self.mode == "graph" else self.agent.act(obs.to(self.device)).cpu()
 
-    def _act_eagerly(self, obs: Tensor) -> Tensor:
-        return self.agent.act(obs)
+    def _act_eagerly(self, obs: Tensor) -> tuple[Tensor, ...]:
+        return (self.agent.act(obs),)
 
     def act_randomly(self) -> Tensor:
         """Uniform actions (P, E, *action_shape)."""
@@ -119,15 +120,26 @@ class OffPolicy:
         if arrived:
             self.replay.write(*arrived)
         batch = self.replay.sample_stored(self.agent.config.batch_size)
-        bonus = torch.zeros_like(batch.reward) if self.shaper is None else self.shaper.shape(batch)
         noise = self.agent.draw_noise(self.agent.config.batch_size)
+        (bonus, measured), ahead = side_by_side(lambda: self._bonus(batch), lambda: self._look_ahead(batch, noise))
         with fast_products(self.device):
-            figures = {f"train/{name}": value for name, value in self.agent.learn(batch, bonus, noise, kind).items()}
+            told = self.agent.learn(batch, bonus, ahead, noise, kind)
+        figures = {f"train/{name}": value for name, value in told.items()} | measured
         if self.shaper is not None:
-            figures["shaping/bonus_mean"] = bonus.mean(1)
-            figures["shaping/bonus_share"] = share_of_bonus(batch.reward, bonus)
             figures |= {f"shaping/{name}": value for name, value in self.shaper.update(batch).items()}
         return figures
+
+    def _bonus(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """What the shaper adds, (P, B), and figures about it."""
+        if self.shaper is None:
+            return torch.zeros_like(batch.reward), {}
+        bonus = self.shaper.shape(batch)
+        share = share_of_bonus(batch.reward, bonus)
+        return bonus, {"shaping/bonus_mean": bonus.mean(1), "shaping/bonus_share": share}
+
+    def _look_ahead(self, batch: Batch, noise: Any) -> Tensor:
+        with fast_products(self.device):
+            return self.agent.look_ahead(batch, noise)
 
     def store(self, step: Transition) -> None:
         """Take a step; it goes into the replay buffer in the next `learn`, when the environments are busy again."""

@@ -15,6 +15,7 @@ from sasr.experience.transition import Batch, Host, Transition
 from sasr.shaping.protocol import RewardShaper
 from sasr.training.accelerate import (
     Captured,
+    Fetched,
     Mode,
     can_compile,
     capture_absorb,
@@ -87,7 +88,7 @@ class OnPolicy:
         parts = (self.agent, self.shaper)
         if mode == "compile" or (mode == "graph" and can_compile(self.device)):
             compile_parts(parts)
-        self._act, self._write = Captured(self._act_eagerly, generators_of([self.agent])), Captured(self.rollouts.write)
+        self._act, self._write = Fetched(self._act_eagerly, generators_of([self.agent])), Captured(self.rollouts.write)
         self._update = Captured(self.update, generators_of(parts))
         self._captured: list[Captured[Any]] = [self._act, self._write, self._update]
         if mode == "graph":
@@ -99,7 +100,7 @@ class OnPolicy:
     def act(self, obs: Tensor) -> Tensor:
         """Exploring actions (P, E, *action_shape); what they were drawn as is remembered until `store`."""
         told = self._act("act", obs) if self.mode == "graph" else self._act_eagerly(obs.to(self.device))
-        inside, action, log_prob = (part.cpu() for part in told)
+        inside, action, log_prob = (part.cpu() for part in told)  # from a graph they are there already
         self.acted = Acted(obs, action, log_prob)
         return inside
 
