@@ -56,6 +56,29 @@ def test_sums_are_always_those_of_a_fresh_rebuild_with_the_frozen_mapping() -> N
         torch.testing.assert_close(ledger.raw(query), fresh.raw(ledger.normaliser(query)), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_states_absorbed_in_chunks_count_as_those_added_one_segment_at_a_time(dtype: torch.dtype) -> None:
+    one_by_one, in_chunks, query = make(3), make(3), torch.randn(3, 9, K)
+    generator = torch.Generator().manual_seed(0)
+    absorbed: list[Tensor] = []
+
+    def absorb(rows: Tensor, place: Tensor) -> None:
+        absorbed.append(rows)
+        in_chunks.absorb(rows, place)
+
+    for round_ in range(30):
+        member, outcome, length = round_ % 3, round_ % 2, int(torch.randint(1, 80, (), generator=generator))
+        states = (40 * torch.rand(length, K, generator=generator)).to(dtype)
+        for ledger in (one_by_one, in_chunks):
+            ledger.observe(states.float().expand(3, -1, -1))
+        one_by_one.add(member, outcome, states)
+        in_chunks.add(member, outcome, states, absorb=absorb)
+    assert torch.equal(one_by_one.estimator.size, in_chunks.estimator.size)
+    assert torch.equal(one_by_one.rebuilds, in_chunks.rebuilds)
+    assert {len(rows) for rows in absorbed} == {32}
+    torch.testing.assert_close(one_by_one.raw(query), in_chunks.raw(query), rtol=1e-5, atol=1e-4)
+
+
 def test_rebuilds_come_each_time_the_evidence_has_doubled() -> None:
     ledger, at = make(), []
     for n in range(1, 600):

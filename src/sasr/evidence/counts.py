@@ -108,6 +108,16 @@ class LinearCounts(Counts):
             return torch.stack([(z_PBM * self.total[:, x, None]).sum(-1) for x in OUTCOMES], dim=-1).float()
         return (z_PBM @ self.total.transpose(1, 2)).float()
 
+    def add_first(self, which: Tensor, count: Tensor, states: Tensor) -> None:
+        """Count the first `count` (1,) of states (1, n, k) towards `which` (1,), 2·member + outcome.
+
+        The same as `add`, with everything in tensors: nothing depends on a number that Python would have to know.
+        """
+        used = torch.arange(states.shape[1], device=states.device) < count
+        z_1DM = self.features.of_members(which // 2, states).double() * used[:, None]
+        self.total.flatten(0, 1).index_add_(0, which, z_1DM.sum(1))
+        self.size.flatten().index_add_(0, which, count)
+
     def _clear(self, member: int) -> None:
         self.total[member] = 0.0
 

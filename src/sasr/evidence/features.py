@@ -87,6 +87,11 @@ class RandomFeatures(nn.Module):
         """Features (n, M) of one member's states (n, k)."""
         return self.waves(self._turn(states / self.bandwidth[member], self.frequency[member]), self.phase[member])
 
+    def of_members(self, members: Tensor, states: Tensor) -> Tensor:
+        """Features (n, B, M) of states (n, B, k) of n members that a tensor names."""
+        h, frequency, phase = (own.index_select(0, members) for own in (self.bandwidth, self.frequency, self.phase))
+        return self.waves(self._turn(states / h[:, None, None], frequency), phase[:, None])
+
     def forward(self, states: Tensor) -> Tensor:
         """Features (P, B, M) of states (P, B, k)."""
         if states.device.type == "cpu":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, cast
 
 import torch
@@ -12,8 +13,11 @@ from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCount
 from sasr.evidence.kernels import Kernel
 from sasr.evidence.normaliser import StateNormaliser
 from sasr.experience.retained import OUTCOMES, ReplayFlags, Retained, StatePool
+from sasr.experience.transition import sent
 
 Scaling = Literal["sum", "density"]
+ROWS = 32
+"""States that `Ledger.absorb` takes at once: episodes of a few hundred steps leave about that many as evidence."""
 SCHEDULE_STEP = 0.05
 """A scheduled bandwidth that moved by this share makes the sums be rebuilt: about 32 times on the way 0.5 → 0.1."""
 
@@ -64,14 +68,44 @@ class Ledger(nn.Module):
         if self.scaling == "density":
             self.observed.copy_(self.normaliser.count)
 
-    def add(self, member: int, outcome: int, items: Tensor, weight: Tensor | None = None) -> None:
-        """Keep what `items` (n, …) stand for as evidence of an outcome, each counting 1 or its weight (n,)."""
+    def add(
+        self,
+        member: int,
+        outcome: int,
+        items: Tensor,
+        weight: Tensor | None = None,
+        *,
+        absorb: Callable[[Tensor, Tensor], None] | None = None,
+    ) -> None:
+        """Keep what `items` (n, …) stand for as evidence of an outcome, each counting 1 or its weight (n,).
+
+        `absorb` is this ledger's own or a captured graph of it: where it serves, that is one launch and not twenty.
+        """
         states = cast(Retained, self.store).append(member, outcome, items, weight)
         self.until_rebuild[member] -= len(states)
         if self._is_due(member):
             self.rebuild(member)
+        elif absorb and self._absorbs(states):
+            for chunk in torch.split(states, ROWS):
+                rows = chunk.new_zeros(ROWS, chunk.shape[1])
+                rows[: len(chunk)] = chunk
+                absorb(rows, torch.tensor([2 * member + outcome, len(chunk)]))
         else:
-            self.estimator.add(member, outcome, self.normaliser.of_member(member, states), weight)
+            self._count(member, outcome, states, weight)
+
+    def _absorbs(self, states: Tensor) -> bool:
+        return isinstance(self.estimator, LinearCounts) and self.estimator.mass is None and states.device.type == "cpu"
+
+    def _count(self, member: int, outcome: int, states: Tensor, weight: Tensor | None) -> None:
+        home = self.h.device
+        weight = None if weight is None else sent(weight, home)
+        self.estimator.add(member, outcome, self.normaliser.of_member(member, sent(states, home)), weight)
+
+    def absorb(self, rows: Tensor, place: Tensor) -> None:
+        """Count some of the first rows (ROWS, k): `place` (2,) is 2·member + outcome, and how many; of fixed shapes."""
+        rows, (which, count) = rows.to(self.h.device), torch.split(place.to(self.h.device), 1)
+        mapped = self.normaliser.of_members(which // 2, rows[None])
+        cast(LinearCounts, self.estimator).add_first(which, count, mapped)
 
     def release(self, member: int, slot: int) -> None:
         """Forget a replay slot that is about to be overwritten."""
@@ -92,12 +126,14 @@ class Ledger(nn.Module):
         """Renew one member's standardisation and bandwidth and sum its retained states anew."""
         store = cast(Retained, self.store)
         self.normaliser.freeze(member)
-        mapped = [self.normaliser.of_member(member, store.select(member, outcome)) for outcome in OUTCOMES]
+        stored = [sent(store.select(member, outcome), self.h.device) for outcome in OUTCOMES]
+        mapped = [self.normaliser.of_member(member, states) for states in stored]
         observed = float(self.normaliser.count[member])
         self.h[member] = choose_bandwidth(self.bandwidth, torch.cat(mapped), self.kernel, observed)
         self.estimator.clear(member)
         for outcome, states in zip(OUTCOMES, mapped, strict=True):
-            self.estimator.add(member, outcome, states, store.weights(member, outcome))
+            weight = store.weights(member, outcome)
+            self.estimator.add(member, outcome, states, None if weight is None else sent(weight, states.device))
         self.until_rebuild[member] = sum(len(states) for states in mapped)
         self.rebuilds[member] += 1
 

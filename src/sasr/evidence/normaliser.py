@@ -72,6 +72,10 @@ class StateNormaliser(nn.Module):
         """One member's states (n, k), mapped."""
         return self._map(states, self.centre[member], self.scale[member])
 
+    def of_members(self, members: Tensor, states: Tensor) -> Tensor:
+        """States (n, B, k) of n members that a tensor names, mapped."""
+        return self._map(states, *(own.index_select(0, members)[:, None] for own in (self.centre, self.scale)))
+
     def forward(self, states: Tensor) -> Tensor:
         """States (P, B, k), mapped."""
         return self._map(states, self.centre[:, None], self.scale[:, None])

@@ -99,6 +99,7 @@ class ReplayFlags(nn.Module):
         """Mark the slots `items` (n,) and return the states they hold; a mark has no room for a weight."""
         if weight is not None:
             raise ValueError("marks in a replay buffer can't carry weights; keep states with storage='own'")
+        items = items.to(self.flags.device)
         self.flags[member, items] = outcome + 1
         return self.read(member, items)
 

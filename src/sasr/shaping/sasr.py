@@ -19,7 +19,7 @@ from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
 from sasr.experience.retention import RETENTION, Balance
 from sasr.experience.segments import Segment, Segmenter
 from sasr.experience.spaces import action_width, flatten_actions, state_dtype, state_width
-from sasr.experience.transition import Batch, Host, Transition, sent
+from sasr.experience.transition import Batch, Host, Transition
 from sasr.experience.weighting import discounted_weights
 from sasr.randomness import MemberStreams
 from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
@@ -42,7 +42,7 @@ class SASR(CheckedModule):
     A host binds it (`bind`), reports every step (`observe`) and asks for bonuses when it learns (`shape`).
     """
 
-    compilable = ("pay",)
+    compilable = ("earned",)
     segmenter: Segmenter
     ledger: Ledger
     retention_streams: MemberStreams
@@ -103,7 +103,7 @@ class SASR(CheckedModule):
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
         if self.config.storage == "own":
-            return StatePool(self.width, dtype, host.device, weighted=self.weighted)
+            return StatePool(self.width, dtype, CPU, weighted=self.weighted)  # read only when sums are rebuilt
         if host.replay is None:
             raise ValueError("storage='flags' marks states in the host's replay buffer, but this host has none to mark")
         return ReplayFlags(host.members, host.replay.capacity, self._read_replay, host.device)
@@ -192,30 +192,30 @@ class SASR(CheckedModule):
         kept = RETENTION[self.config.retention_rule](len(steps), share, self.retention_streams.member(member))
         if not len(kept):
             return
-        device, weight = self._bound().device, None
+        weight = None
         if self.weighted and segment.success:
-            weight = sent(discounted_weights(kept, segment.last_hit, self.config.weight_discount), device)
-        self.ledger.add(member, outcome, sent(steps[kept], device), weight)
+            weight = discounted_weights(kept, segment.last_hit, self.config.weight_discount)
+        on_cpu = self._bound().device == CPU  # where there are no launches to save
+        self.ledger.add(member, outcome, steps[kept], weight, absorb=None if on_cpu else self.absorb)
+
+    def absorb(self, rows: Tensor, place: Tensor) -> None:
+        """The tensor work behind `observe` (`Ledger.absorb`), which a learner may capture."""
+        self.ledger.absorb(rows, place)
 
     # ----------------------------------------------- from evidence to rewards
 
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """λ·f(success rate) of every sampled state, (P, B), to be added to the environment's reward."""
-        if self.config.potential:
-            return self.weigh(self._gained(batch))
-        return self.pay(self.success_rate(batch), batch)
-
-    def pay(self, rate: Tensor, batch: Batch) -> Tensor:
-        """The bonus (P, B) for these success rates (P, B)."""
-        bonus = self.scale(rate)
-        return self.weigh(bonus + self._absorbed(batch) if self.config.absorbing else bonus)
-
-    def weigh(self, bonus: Tensor) -> Tensor:
-        """λ times a bonus (P, B), in the units of the task's reward where that is asked for."""
+        bonus = self._gained(batch) if self.config.potential else self.earned(self.success_rate(batch), batch)
         if self.reward_scale is not None:
             bonus = bonus * self.reward_scale.in_force[:, None]
         return self.config.reward_weight * bonus
+
+    def earned(self, rate: Tensor, batch: Batch) -> Tensor:
+        """f of success rates (P, B), and what goes on behind a true termination."""
+        bonus = self.scale(rate)
+        return bonus + self._absorbed(batch) if self.config.absorbing else bonus
 
     def success_rate(self, batch: Batch) -> Tensor:
         """Success rates (P, B) of the sampled states, drawn from Beta(N_S + 1, N_F + 1) (paper, section 4.1)."""
