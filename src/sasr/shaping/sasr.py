@@ -213,7 +213,7 @@ class SASR(CheckedModule):
         return self.config.reward_weight * bonus
 
     def earned(self, rate: Tensor, batch: Batch) -> Tensor:
-        """f of success rates (P, B), and what goes on behind a true termination."""
+        """F of success rates (P, B), and what goes on behind a true termination."""
         bonus = self.scale(rate)
         return bonus + self._absorbed(batch) if self.config.absorbing else bonus
 
