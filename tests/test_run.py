@@ -198,6 +198,33 @@ def test_a_shaper_of_the_users_own_trains_and_is_asked_for_again(tmp_path: Path)
     assert [event["shaping/bonus_mean"] for event in run.metrics("figures")] == [0.5] * 5
 
 
+def test_a_second_sigterm_does_not_keep_a_run_from_saving_where_it_is(tmp_path: Path) -> None:
+    """A cluster sends it to a runner and to its cells, and the runner sends them its own."""
+
+    def twice() -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        cut_at(60, twice)(patch)
+        run = train(tmp_path / "run", eval_every=0)
+    assert not run.finished
+    with Trainer(run.config, folder=run.folder) as trainer:
+        assert trainer.resume()
+        assert trainer.loop.steps == 60
+
+
+def test_a_second_ctrl_c_ends_a_run_at_once(tmp_path: Path) -> None:
+    def twice() -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patch:
+        cut_at(60, twice)(patch)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "run", eval_every=0)
+
+
 @pytest.mark.parametrize("name", list(AGENTS))
 def test_every_agent_trains_and_acts_from_its_folder_as_it_did(name: str, tmp_path: Path) -> None:
     wanted = {"hidden": (8, 8), "burn_in": 20, "batch_size": 16, "rollout": 32, "epochs": 1, "minibatches": 2}

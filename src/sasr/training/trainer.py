@@ -203,10 +203,13 @@ class Trainer:
 
     @contextmanager
     def _heeding_signals(self) -> Iterator[None]:
-        """The first Ctrl-C or SIGTERM ends the run after the turn under way, with a checkpoint; the second at once."""
+        """The first Ctrl-C or SIGTERM ends the run after the turn under way, with a checkpoint; another Ctrl-C at once.
+
+        Another SIGTERM does not: a cluster sends it to a runner and to its processes, and the runner passes its own on.
+        """
 
         def heed(number: int, frame: FrameType | None) -> None:
-            if self.stopped_by is not None:
+            if self.stopped_by is not None and number == signal.SIGINT:
                 raise KeyboardInterrupt
             self.stopped_by = number
 
