@@ -211,7 +211,7 @@ def _row(task: str, cells: Sequence[Cell | None], entry: Callable[[Cell], Entry]
     finished = []
     for own, cell in zip(entries, cells, strict=True):
         mark = "" if cell is None else ("*" if cell.result.gaps else "") + ("‡" if cell.failed else "")
-        is_best = own.value == best and math.isfinite(best) and len(values) > 1
+        is_best = own.value == best and math.isfinite(best) and len(set(values)) > 1  # of equals none is best
         finished.append(own._replace(best=is_best, mark=mark, digits=digits if own.digits is None else own.digits))
     return (Entry(task), *finished)
 
