@@ -1,6 +1,7 @@
-"""What `sasr doctor` says of the three presets on some tasks, in one table.
+"""What `sasr doctor` says of the three presets on some tasks, or of `auto` with other rules for the bandwidth.
 
-python -m benchmarks.diagnosis
+python -m benchmarks.diagnosis                                      writes benchmarks/results/diagnosis.json
+python -m benchmarks.diagnosis --rules dimension neighbours         writes benchmarks/results/diagnosis-rules.json
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from rich.table import Table
 from benchmarks.machine import save
 from sasr import SASR, diagnose
 from sasr.experience.rollout import random_rollout
-from sasr.shaping.presets import PRESETS
+from sasr.shaping.presets import PRESETS, SasrConfig
 from sasr.tasks import make
 
 TASKS = ("MountainCarContinuous-v0", "Walker2d-v5", "AntStand", "RobotPush", "Ant-v5", "HumanKeep")
 
 
-def main(tasks: tuple[str, ...] = TASKS, steps: int = 6000) -> None:
+def main(tasks: tuple[str, ...] = TASKS, steps: int = 6000, rules: tuple[str, ...] = ()) -> None:
+    judged = {rule: SasrConfig(**vars(PRESETS["auto"]) | {"bandwidth": rule}) for rule in rules} or PRESETS
     console, table, rows = Console(), Table(title=f"{steps:,} steps of a random policy"), []
     for column in (
         "task",
         "k",
-        "preset",
+        "rule" if rules else "preset",
         "h",
         "no neighbour",
         "neighbours",
@@ -36,8 +38,8 @@ def main(tasks: tuple[str, ...] = TASKS, steps: int = 6000) -> None:
         table.add_column(column)
     for task in tasks:
         states = random_rollout(make(task), steps).states
-        for preset in PRESETS:
-            found = diagnose(states, SASR(preset))
+        for preset, config in judged.items():
+            found = diagnose(states, SASR(config=config))
             rows.append({"task": task, "preset": preset, "verdict": found.verdict, **asdict(found)})
             table.add_row(
                 task, str(found.features), preset, f"{found.bandwidth:.3g}", f"{found.lonely:.0%}",
@@ -45,7 +47,7 @@ def main(tasks: tuple[str, ...] = TASKS, steps: int = 6000) -> None:
                 found.verdict,
             )  # fmt: skip
     console.print(table)
-    console.print(f"wrote {save('diagnosis', {'steps': steps, 'rows': rows})}")
+    console.print(f"wrote {save('diagnosis-rules' if rules else 'diagnosis', {'steps': steps, 'rows': rows})}")
 
 
 if __name__ == "__main__":

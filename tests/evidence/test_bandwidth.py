@@ -11,7 +11,7 @@ from sklearn.neighbors import KernelDensity
 
 from sasr.evidence import bandwidth as rules
 from sasr.evidence.bandwidth import RULES, LinearSchedule, check_bandwidth, choose_bandwidth
-from sasr.evidence.kernels import Cauchy, Gaussian
+from sasr.evidence.kernels import Cauchy, Gaussian, Kernel, Laplacian
 
 
 def normal(n: int, k: int) -> torch.Tensor:
@@ -56,6 +56,23 @@ def test_likelihood_rule_agrees_with_scikit_learns_leave_one_out_search() -> Non
 def test_likelihood_rule_is_not_fooled_by_repeated_states() -> None:
     states = normal(60, 2)
     assert choose_bandwidth("likelihood", states.repeat(5, 1), Gaussian(), 0) > 0.1
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(), Laplacian(), Cauchy()])
+@pytest.mark.parametrize("k", [1, 2, 30, 200])
+def test_under_the_neighbour_rule_the_median_state_has_one_in_fifty_as_neighbours(k: int, kernel: Kernel) -> None:
+    states = normal(250, k)
+    h = choose_bandwidth("neighbours", states, kernel, 0)
+    others = kernel.value(states, states, h).fill_diagonal_(0.0).sum(1) / 249
+    assert float(others.median()) == pytest.approx(0.02, rel=0.15)  # h is found to half a per cent, and k multiplies it
+
+
+def test_neighbour_rule_is_not_fooled_by_a_crowd_or_by_repeated_states() -> None:
+    states = normal(240, 2)
+    usual = choose_bandwidth("neighbours", states, Gaussian(), 0)
+    crowd = torch.cat([states[:150], 1e-3 * states[150:]])
+    assert 0.5 * usual < choose_bandwidth("neighbours", crowd, Gaussian(), 0) < 2.0 * usual
+    assert choose_bandwidth("neighbours", states.repeat(4, 1), Gaussian(), 0) == pytest.approx(usual)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

@@ -13,11 +13,13 @@ from torch import Tensor
 from sasr.errors import unknown_name
 from sasr.evidence.kernels import Kernel
 
-RuleName = Literal["dimension", "median", "silverman_paper", "silverman", "scott", "likelihood"]
+RuleName = Literal["dimension", "neighbours", "median", "silverman_paper", "silverman", "scott", "likelihood"]
 SAMPLE = 1000
 """States a rule looks at, at most: pairwise rules cost SAMPLE²."""
-LIKELIHOOD_SAMPLE = 256
-"""Distinct states the likelihood search looks at: it computes all their kernels for every h it tries."""
+SEARCH_SAMPLE = 256
+"""Distinct states a search looks at: it computes all their kernels for every h it tries."""
+NEIGHBOURS = 0.02
+"""Share of all states that should be a state's neighbours under the rule of that name."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,7 @@ def leave_one_out_likelihood(states: Tensor, kernel: Kernel) -> float:
 
     Repeated states make ever smaller bandwidths ever likelier, so each state counts once.
     """
-    states = torch.unique(states, dim=0)
-    states = states[:: max(1, len(states) // LIKELIHOOD_SAMPLE)][:LIKELIHOOD_SAMPLE]
+    states = _distinct(states)
     centre = median_heuristic(states, kernel)
     n, k = states.shape
     if n < 3 or centre == 0.0:
@@ -99,8 +100,35 @@ def leave_one_out_likelihood(states: Tensor, kernel: Kernel) -> float:
     return max(grid, key=log_likelihood)
 
 
+def neighbour_rule(states: Tensor, kernel: Kernel) -> float:
+    """The h at which the kernel of the median state sums to 2 % of the other states.
+
+    So narrow that far states differ, so wide that none is alone, in two dimensions and in hundreds alike. The median,
+    because a crowd in one place must not make the kernel too narrow for all others.
+    """
+    states = _distinct(states)
+    widest = median_heuristic(states, kernel)  # half of all pairs are nearer than that: there are too many neighbours
+    if len(states) < 3 or widest == 0.0:
+        return widest
+
+    def share(h: float) -> float:
+        return float((kernel.value(states, states, h).double().sum(1) - 1.0).median()) / (len(states) - 1)
+
+    low, high = math.log(widest) - 5.0, math.log(widest)
+    for _ in range(10):  # halves 5 to below half a per cent of h
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if share(math.exp(middle)) < NEIGHBOURS else (low, middle)
+    return math.exp(high)
+
+
+def _distinct(states: Tensor) -> Tensor:
+    states = torch.unique(states, dim=0)
+    return states[:: max(1, len(states) // SEARCH_SAMPLE)][:SEARCH_SAMPLE]
+
+
 RULES: dict[str, Callable[[Tensor, Kernel], float]] = {
     "dimension": dimension_rule,
+    "neighbours": neighbour_rule,
     "median": median_heuristic,
     "silverman_paper": silverman_paper,
     "silverman": silverman,

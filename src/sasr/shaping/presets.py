@@ -67,7 +67,7 @@ class SasrConfig:
     kernel: KernelName = "gaussian"
     """Shape of the kernel."""
     bandwidth: Bandwidth = 0.2
-    """Kernel width h: a number, a LinearSchedule, or a rule's name such as dimension, median or likelihood."""
+    """Kernel width h: a number, a LinearSchedule, or a rule's name such as dimension, neighbours or median."""
     features: int = 1000
     """Number M of random Fourier features."""
     frequencies: Frequencies = "independent"
