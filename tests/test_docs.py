@@ -130,6 +130,17 @@ def test_the_experiments_pages_plan_and_table_of_suites_are_true() -> None:
         assert int(row.group(1)) == len(read_suite(name).cells)
 
 
+def test_the_table_of_bandwidth_rules_is_the_stored_one() -> None:
+    text, found = (ROOT / "docs" / "mechanism.md").read_text(), stored("diagnosis-rules")
+    assert found["machine"]["commit"] in text
+    for row in found["figures"]["rows"]:
+        line = (
+            f"| {row['task']} | {row['features']} | `{row['preset']}` | {row['bandwidth']:.3g} | "
+            f"{row['neighbours']:,.0f} | {row['rank_correlation']:.2f} | {row['signal_to_noise']:.2g} |"
+        )
+        assert line in text
+
+
 def test_the_throughput_table_is_the_stored_one() -> None:
     text = (ROOT / "docs" / "engine.md").read_text()
     one, ten = stored("throughput-h200-1-seed"), stored("throughput-h200-10-seeds")

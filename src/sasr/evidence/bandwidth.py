@@ -107,14 +107,16 @@ def neighbour_rule(states: Tensor, kernel: Kernel) -> float:
     because a crowd in one place must not make the kernel too narrow for all others.
     """
     states = _distinct(states)
-    widest = median_heuristic(states, kernel)  # half of all pairs are nearer than that: there are too many neighbours
-    if len(states) < 3 or widest == 0.0:
-        return widest
+    usual = median_heuristic(states, kernel)
+    if len(states) < 3 or usual == 0.0:
+        return usual
 
     def share(h: float) -> float:
         return float((kernel.value(states, states, h).double().sum(1) - 1.0).median()) / (len(states) - 1)
 
-    low, high = math.log(widest) - 5.0, math.log(widest)
+    low, high = math.log(usual) - 5.0, math.log(usual)
+    while share(math.exp(high)) < NEIGHBOURS:  # never for the Gaussian; others measure distance in other ways
+        low, high = high, high + 1.0
     for _ in range(10):  # halves 5 to below half a per cent of h
         middle = 0.5 * (low + high)
         low, high = (middle, high) if share(math.exp(middle)) < NEIGHBOURS else (low, middle)
