@@ -14,55 +14,29 @@ from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
 from sasr.networks.distillation import RandomNetwork
 from sasr.randomness import MemberStreams
-from sasr.shaping.novelty import NoveltyShaper, check_weight, spread
+from sasr.shaping.novelty import NoveltyShaper, spread
 from sasr.shaping.options import settings_of
-from sasr.shaping.rnd import check_distillation, draw_mask, make_scale
+from sasr.shaping.rnd import DistillationConfig, draw_mask, make_scale
 
 CPU = torch.device("cpu")
 _TINY = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrndConfig:
+class DrndConfig(DistillationConfig):
     """Settings of DRND; the defaults are the released code's of October 2024, on an agent that learns from replay."""
 
-    weight: float = 0.5
-    """Weight of the bonus; 0 is the plain agent."""
     targets: int = 5
     """Number N of random networks, at least 2."""
     alpha: float = 0.95
     """Share of the first term, the distance to the targets' mean, in [0, 1]; the rest is the second, the count."""
     root: Literal["each", "mean"] = "each"
     """Square root of the count's statistic for each output, as released, or of its mean over the outputs."""
-    hidden: tuple[int, ...] = (256, 256)
-    """Widths of the targets' hidden layers; the predictor has the last one twice. Pictures have convolutions before."""
-    outputs: int | None = None
-    """Numbers that a random network makes of a state; None is 64, and 512 for pictures."""
-    activation: Literal["relu", "tanh"] = "relu"
-    """Between the layers: relu or tanh."""
-    bias: float = 1.0
-    """Size of the hidden layers' first biases over that of their inputs; 0, as published, sees directions only."""
-    learning_rate: float = 3e-4
-    """Adam's step size for the predictor."""
-    trained_share: float = 0.25
-    """Share of each batch that the predictor learns from, in (0, 1]."""
-    clip: float = 10.0
-    """Standardised states are clipped to ± this many standard deviations; with the published 5, states far beyond
-    what was seen so far would look alike."""
-    normaliser: Literal["auto", "replay", "return"] = "auto"
-    """What bonuses are divided by: their recent mean over the sampled states, as a sum over the horizon (replay), or
-    the spread of their discounted sums since the beginning, as published (return). auto is return for a separate
-    stream."""
-    horizon_discount: float = 0.99
-    """The discount γ of those sums."""
-    separate_stream: bool = False
-    """Keep the bonus apart from the reward, for an agent with two value heads."""
     compat: bool = False
     """The code as first released, in May 2024: means over outputs in place of sums, and a floor of 1e-3."""
 
     def __post_init__(self) -> None:
-        check_weight(self.weight)
-        check_distillation(self)
+        super().__post_init__()
         if self.targets < 2:
             raise ValueError(f"targets={self.targets} must be at least 2: one has no spread to count with; 5 is usual")
         if not 0.0 <= self.alpha <= 1.0:

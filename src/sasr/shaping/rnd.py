@@ -23,15 +23,15 @@ CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RndConfig:
-    """Settings of RND; the defaults suit an agent that learns from replay."""
+class DistillationConfig:
+    """Settings of random networks and of a predictor that learns them; the defaults suit learning from replay."""
 
     weight: float = 0.5
     """Weight of the bonus; 0 is the plain agent."""
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers of both networks; pictures have convolutions before them."""
+    """Widths of the hidden layers; DRND's predictor has the last one twice. Pictures have convolutions before them."""
     outputs: int | None = None
-    """Numbers that the random network makes of a state; None is 64, and 512 for pictures."""
+    """Numbers that a random network makes of a state; None is 64, and 512 for pictures."""
     activation: Literal["relu", "tanh"] = "relu"
     """Between the layers: relu or tanh."""
     bias: float = 1.0
@@ -44,42 +44,47 @@ class RndConfig:
     """Standardised states are clipped to ± this many standard deviations; with the published 5, states far beyond
     what was seen so far would look alike."""
     normaliser: Literal["auto", "replay", "return"] = "auto"
-    """What errors are divided by: their recent mean over the sampled states, as a sum over the horizon (replay), or the
-    spread of their discounted sums since the beginning, as published (return). auto is return for a separate stream."""
+    """What bonuses are divided by: their recent mean over the sampled states, as a sum over the horizon (replay), or
+    the spread of their discounted sums since the beginning, as published (return). auto is return for a separate
+    stream."""
     horizon_discount: float = 0.99
     """The discount γ of those sums."""
     separate_stream: bool = False
     """Keep the bonus apart from the reward, for an agent with two value heads."""
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+        check_positive(self, "learning_rate", "clip")
+        if any(width < 1 for width in self.hidden):
+            raise ValueError(f"hidden={self.hidden} has a layer without units; the default is (256, 256)")
+        if self.outputs is not None and self.outputs < 1:
+            raise ValueError(f"outputs={self.outputs} must be at least 1; with 64 errors seldom vanish by chance")
+        if self.activation not in ACTIVATIONS:
+            raise unknown_name("activation", self.activation, ACTIVATIONS)
+        if not self.bias >= 0.0:
+            raise ValueError(f"bias={self.bias} must not be negative; 0 starts without biases, as published")
+        if not 0.0 < self.trained_share <= 1.0:
+            raise ValueError(f"trained_share={self.trained_share} must be in (0, 1]; 0.25 is the usual one")
+        if not 0.0 <= self.horizon_discount < 1.0:
+            raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the published one")
+        if self.normaliser not in ("auto", "replay", "return"):
+            raise unknown_name("normaliser", self.normaliser, ("auto", "replay", "return"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RndConfig(DistillationConfig):
+    """Settings of RND; the defaults suit an agent that learns from replay."""
+
     compat: bool = False
     """Mix up time and environments in the spread, as CleanRL and the SASR authors do."""
     rollout: int = 2048
     """Steps of a rollout, where compat has to know them."""
 
     def __post_init__(self) -> None:
-        check_weight(self.weight)
-        check_distillation(self)
+        super().__post_init__()
         check_positive(self, "rollout")
         if self.compat and self.normaliser == "replay":
             raise ValueError("compat=True is about normaliser='return'; drop one of them")
-
-
-def check_distillation(config: Any) -> None:
-    """Raise for settings of a random network and its predictor that can't be."""
-    check_positive(config, "learning_rate", "clip")
-    if any(width < 1 for width in config.hidden):
-        raise ValueError(f"hidden={config.hidden} has a layer without units; the default is (256, 256)")
-    if config.outputs is not None and config.outputs < 1:
-        raise ValueError(f"outputs={config.outputs} must be at least 1; with 64 errors seldom vanish by chance")
-    if config.activation not in ACTIVATIONS:
-        raise unknown_name("activation", config.activation, ACTIVATIONS)
-    if not config.bias >= 0.0:
-        raise ValueError(f"bias={config.bias} must not be negative; 0 starts without biases, as published")
-    if not 0.0 < config.trained_share <= 1.0:
-        raise ValueError(f"trained_share={config.trained_share} must be in (0, 1]; 0.25 is the usual one")
-    if not 0.0 <= config.horizon_discount < 1.0:
-        raise ValueError(f"horizon_discount={config.horizon_discount} must be in [0, 1); 0.99 is the published one")
-    if config.normaliser not in ("auto", "replay", "return"):
-        raise unknown_name("normaliser", config.normaliser, ("auto", "replay", "return"))
 
 
 RELEASED = RndConfig(
