@@ -118,7 +118,7 @@ def test_a_result_is_saved_as_soon_as_its_cells_are_done(
         (("--tasks", "CartPole-v1", "--methods", "td3", *FLAGS), "td3 on CartPole-v1: "),
         (("--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "30", *FLAGS), "steps=30 is less than burn_in=40"),
         ((*TINY, "--out", "own.toml/grid"), "can't be written to"),
-        ((*TINY, "--save", "--results", "own.toml/results"), "cannot be written to"),
+        ((*TINY, "--save", "--results", "own.toml/results"), "can't be written to"),
         ((*TINY, "--save", "--results", "newer"), f"{Path('newer', 'one.json')}: format version 9"),
         ((*TINY, "--on", "ray", "--gpus", "-1"), "--gpus -1 must not be negative"),
         ((*TINY, "--track", "wandbb"), "did you mean 'wandb'"),

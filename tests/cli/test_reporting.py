@@ -50,8 +50,8 @@ def test_the_command_writes_figures_and_tables_where_asked(
         (("nowhere",), "nowhere is not a folder"),
         (("empty",), "has nothing to report"),
         (("store", "--reference", "missing.csv"), "missing.csv is not a file"),
-        (("store", "--out", "a-file/page.html"), "cannot be written to"),
-        (("store", "--figures", "a-file/figures"), "cannot be written to"),
+        (("store", "--out", "a-file/page.html"), "can't be written to"),
+        (("store", "--figures", "a-file/figures"), "can't be written to"),
         (("store", "--out", "empty"), "is a folder; name an HTML file"),
     ],
 )
@@ -83,7 +83,7 @@ def test_an_unwritable_place_is_found_before_anything_is_read(
     monkeypatch.setattr("sasr.cli.reporting.collect", read)
     code, output = run(capsys, "report", str(tmp_path), "--out", str(tmp_path / "a-file" / "page.html"))
     assert code == 2
-    assert "cannot be written to" in output
+    assert "can't be written to" in output
 
 
 def test_a_missing_package_is_told_with_the_line_that_installs_it(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sasr
-from sasr.records.folder import FORMAT, RunFolder, check_free, commit_here, default_place, write_whole
+from sasr.records.folder import FORMAT, RunFolder, check_free, commit_here, default_place
 from sasr.records.spaces import space_from_json, space_to_json
 from tests.records.conftest import TINY, settings
 
@@ -140,19 +140,6 @@ def test_the_default_place_is_named_by_task_and_shaper_and_always_new(
         "runs/my_package-Fancy-Task-v0-none-20250102-030405-2",
         "runs/my_package-Fancy-Task-v0-none-20250102-030405-3",
     ]
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "file"
-    write_whole(path, "old")
-
-    def fail(handle: int) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_whole(path, "new")
-    assert path.read_text() == "old"
 
 
 bounds = st.floats(-1e6, 1e6, width=32) | st.just(np.inf)

@@ -153,14 +153,14 @@ def test_a_final_evaluation_of_fewer_episodes_is_told_about() -> None:
 @pytest.mark.parametrize("where", ["/proc/store", "file/store"])
 def test_a_place_that_cannot_be_written_to_is_said_so(where: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="cannot be written to"):
+    with pytest.raises(ValueError, match="can't be written to"):
         write_result(make_result(), tmp_path / where)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_is_said_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(ValueError, match="cannot be written to"):
+    with pytest.raises(ValueError, match="can't be written to"):
         write_result(make_result(), tmp_path)
 
 

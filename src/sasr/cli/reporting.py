@@ -12,13 +12,13 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from sasr.files import check_writable
 from sasr.report import figures as drawing
 from sasr.report import tables
 from sasr.report.collect import Collection, collect
 from sasr.report.page import write_page
 from sasr.report.plotly_js import plotly_script
 from sasr.report.reference import References, read_reference
-from sasr.report.store import check_writable
 from sasr.report.summary import Summary, summarise
 
 

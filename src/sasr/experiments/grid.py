@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from pathlib import Path
 from sasr.experiments.job import Job, is_done
 from sasr.experiments.plan import Plan
 from sasr.experiments.runners.protocol import Runner, State
-from sasr.records.folder import write_whole
+from sasr.files import check_writable, write_whole
 
 PLAN = "plan.json"
 
@@ -80,10 +79,5 @@ class Grid:
 
 def prepare(plan: Plan, out: Path) -> None:
     """Make the grid's folder and write its plan; a place that can't be written to is told now."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise OSError(f"{out} can't be written to ({error.strerror}); choose another place with --out") from None
+    check_writable(out)
     write_whole(out / PLAN, json.dumps([{"id": cell.id, **cell.to_json()} for cell in plan.cells], indent=1) + "\n")

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
+from sasr.files import write_whole
 from sasr.records.spaces import space_from_json, space_to_json
 from sasr.training.config import TrainConfig
 from sasr.training.trainer import CHECKPOINTS
@@ -129,16 +130,6 @@ def default_place(config: TrainConfig) -> Path:
     while free.exists():
         free, counter = path.with_name(f"{path.name}-{counter}"), counter + 1
     return free
-
-
-def write_whole(path: Path, data: str | bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    beside = path.with_name(f".{path.name}.part")
-    with beside.open("wb") as file:
-        file.write(data.encode() if isinstance(data, str) else data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def _near(path: Path) -> str:

@@ -16,8 +16,8 @@ import numpy as np
 from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
+from sasr.files import write_whole
 from sasr.randomness import stream_seed
-from sasr.records.folder import write_whole
 from sasr.records.policy import Policy
 from sasr.records.window import mean_and_error
 from sasr.tasks import make

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.transition import Batch
-from sasr.records.folder import write_whole
+from sasr.files import write_whole
 from sasr.shaping.beta import beta_mean
 from sasr.shaping.sasr import SASR
 from sasr.training.trainer import Silent, Trainer

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sasr.report.store import Problem, check_writable, write_whole
+from sasr.files import check_writable, write_whole
+from sasr.report.store import Problem
 
 KIND = "sasr-analysis"
 VERSION = 1

@@ -7,11 +7,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from sasr.files import check_writable, write_whole
 from sasr.report.collect import Collection
 from sasr.report.payload import payload
 from sasr.report.plotly_js import INSTALL, packed_script
 from sasr.report.reference import References
-from sasr.report.store import check_writable, write_whole
 from sasr.report.summary import Summary, summarise
 
 SCRIPTS = ("data.js", "plotly.js", "charts.js", "tables.js", "parts.js", "controls.js")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -15,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sasr.files import check_writable, write_whole
 
 KIND = "sasr-result"
 VERSION = 1
@@ -262,26 +262,6 @@ def thin(count: int, points: int = MAX_POINTS) -> list[int]:
     if count <= points:
         return list(range(count))
     return [round(i) for i in np.linspace(0, count - 1, points)]
-
-
-def check_writable(folder: Path) -> None:
-    """Make a folder and see that files can be put there; an error names the folder and the fix."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ValueError(f"{folder} cannot be written to ({error.strerror}); choose another place with --out") from None
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write beside, then rename: a reader never sees half a file."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _seed_from_json(data: Any) -> SeedResult:

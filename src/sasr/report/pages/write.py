@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sasr.errors import unknown_name
+from sasr.files import check_writable, write_whole
 from sasr.report.figures import png_data, save_png
 from sasr.report.pages.ablations import ablations_page, plan_page
 from sasr.report.pages.analyses import analysis_page
@@ -15,7 +16,6 @@ from sasr.report.pages.costs import costs_page
 from sasr.report.pages.inputs import read_store
 from sasr.report.pages.page import HEAD, Page
 from sasr.report.pages.tasks import index_page, rows_by_task, task_page
-from sasr.report.store import check_writable, write_whole
 
 
 def pages_of(folder: str | Path) -> list[Page]:
