@@ -13,6 +13,10 @@ from sasr.report.summary import summarise
 from sasr.report.tables import Entry, Table, cost_table
 
 COSTS = "costs"
+_SINGLE = (
+    "Ours are runs one after the other, evaluations and burn-in included, so a tenth more or less means nothing. The memory of "
+    "a run on a CPU is that of its whole process, most of which is torch."
+)
 Figures = Mapping[str, Mapping[str, float]]
 
 
@@ -41,7 +45,7 @@ def costs_page(store: Store) -> Page:
             else []
         ),
         *(part for table in (time, memory, features) for part in (table.to_markdown(), "")),
-        *(["## Where our figures are from", ""] if cost.results or kernel.results else []),
+        *([_SINGLE, "", "## Where our figures are from", ""] if cost.results or kernel.results else []),
         *(provenance([*cost.results, *kernel.results]) if cost.results or kernel.results else []),
     ]
     return Page(name=COSTS, lines=lines)
