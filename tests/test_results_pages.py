@@ -56,7 +56,8 @@ def test_plans_can_be_run_and_those_that_take_the_default_apart_change_its_setti
     assert [name for name, plan in plans.items() if takes_apart(plan)] == ["default"]
     methods = methods_of(plans["default"])
     assert next(iter(methods)) == "sasr"
-    assert all(own.shaper_settings for name, own in methods.items() if name not in ("sasr", "sac"))
+    beaten = ("sasr", "sac", "sasr-authors")  # the default itself, and what it is measured against
+    assert all(own.shaper_settings for name, own in methods.items() if name not in beaten)
 
 
 def test_the_authors_curves_have_few_points_and_names_that_are_ours() -> None:
