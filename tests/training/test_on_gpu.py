@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sasr.agents import PpoConfig, SacConfig
+from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS
 from sasr.training import TrainConfig, Trainer, off_policy
 from sasr.training.accelerate import Captured, Fetched, Mode, side_by_side
@@ -176,3 +177,38 @@ def test_what_is_fetched_from_a_graph_is_there_and_stays_when_the_next_comes() -
         assert double.device.type == total.device.type == "cpu"
         assert double.tolist() == [2.0 * i] * 4
         assert float(total) == 4.0 * i
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"storage": "flags"}, {"estimator": "squared"}, {"estimator": "exact"}, {"weighting": "discounted"}],
+    ids=str,
+)
+def test_evidence_counted_beside_graphs_is_what_is_counted_plainly(changes: dict[str, Any]) -> None:
+    def counted(mode: Mode) -> OffPolicy:
+        config = TrainConfig(
+            task="Pendulum-v1",  # its episodes end after 200 steps
+            steps=20_000,
+            seeds=(0, 1, 2),
+            shaper="sasr",
+            shaper_config=preset_config("auto", retention=0.5, **changes),
+            agent="sac",
+            agent_config=SacConfig(burn_in=10_000),  # random actions alone: both see the same episodes
+            device="cuda",
+            accelerate=mode,
+            eval_every=0,
+            workers=0,
+        )
+        with Trainer(config) as trainer:
+            trainer.loop.run(1_300)
+            assert isinstance(trainer.learner, OffPolicy)
+            return trainer.learner
+
+    plain, captured = counted("eager"), counted("graph")
+    if not changes:
+        assert all(own.graphs for own in captured._captured[-1:])  # or nothing was counted by a graph
+    ledgers = [own.shaper.ledger for own in (plain, captured)]
+    assert int(ledgers[0].estimator.size.sum()) > 1_000
+    assert torch.equal(ledgers[0].estimator.size, ledgers[1].estimator.size)
+    query = torch.randn(3, 64, 3, device="cuda")
+    torch.testing.assert_close(ledgers[0].raw(query), ledgers[1].raw(query), rtol=1e-3, atol=1e-2)

@@ -95,5 +95,6 @@ class Host:
 
 
 def sent(own: Tensor, device: torch.device) -> Tensor:
-    """A tensor from the CPU on a device; nobody waits for an accelerator that is busy."""
-    return own.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else own.to(device)
+    """A tensor on a device, wherever it was; nobody waits for an accelerator that is busy."""
+    crosses = own.device.type == "cpu" and device.type == "cuda"
+    return own.pin_memory().to(device, non_blocking=True) if crosses else own.to(device)
