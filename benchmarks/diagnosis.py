@@ -15,14 +15,14 @@ from rich.table import Table
 from benchmarks.machine import save
 from sasr import SASR, diagnose
 from sasr.experience.rollout import random_rollout
-from sasr.shaping.presets import PRESETS, SasrConfig
+from sasr.shaping.presets import PRESETS, preset_config
 from sasr.tasks import make
 
 TASKS = ("MountainCarContinuous-v0", "Walker2d-v5", "AntStand", "RobotPush", "Ant-v5", "HumanKeep")
 
 
 def main(tasks: tuple[str, ...] = TASKS, steps: int = 6000, rules: tuple[str, ...] = ()) -> None:
-    judged = {rule: SasrConfig(**vars(PRESETS["auto"]) | {"bandwidth": rule}) for rule in rules} or PRESETS
+    judged = {rule: preset_config("auto", bandwidth=rule) for rule in rules} or PRESETS
     console, table, rows = Console(), Table(title=f"{steps:,} steps of a random policy"), []
     for column in (
         "task",

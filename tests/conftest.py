@@ -19,6 +19,13 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    # A test that draws from the global generators draws the same numbers every time, in whatever order tests run.
+    torch.manual_seed(0)
+    np.random.seed(0)
+
+
 def box(k: int) -> gym.spaces.Box:
     return gym.spaces.Box(-np.inf, np.inf, (k,), np.float32)
 

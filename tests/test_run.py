@@ -198,15 +198,15 @@ def test_a_shaper_of_the_users_own_trains_and_is_asked_for_again(tmp_path: Path)
     assert [event["shaping/bonus_mean"] for event in run.metrics("figures")] == [0.5] * 5
 
 
+def twice(sent: signal.Signals) -> None:
+    for _ in range(2):
+        os.kill(os.getpid(), sent)
+
+
 def test_a_second_sigterm_does_not_keep_a_run_from_saving_where_it_is(tmp_path: Path) -> None:
     """A cluster sends it to a runner and to its cells, and the runner sends them its own."""
-
-    def twice() -> None:
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGTERM)
-
     with pytest.MonkeyPatch.context() as patch:
-        cut_at(60, twice)(patch)
+        cut_at(60, lambda: twice(signal.SIGTERM))(patch)
         run = train(tmp_path / "run", eval_every=0)
     assert not run.finished
     with Trainer(run.config, folder=run.folder) as trainer:
@@ -215,12 +215,8 @@ def test_a_second_sigterm_does_not_keep_a_run_from_saving_where_it_is(tmp_path: 
 
 
 def test_a_second_ctrl_c_ends_a_run_at_once(tmp_path: Path) -> None:
-    def twice() -> None:
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGINT)
-
     with pytest.MonkeyPatch.context() as patch:
-        cut_at(60, twice)(patch)
+        cut_at(60, lambda: twice(signal.SIGINT))(patch)
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "run", eval_every=0)
 

@@ -510,7 +510,7 @@ def test_the_grid_of_table_1_works_like_a_small_one(table_1_page: Path, visit: V
     figure = chart(page, "Task G")
     figure.get_by_role("button", name="enlarge").click()
     figure.get_by_text("Commands and machines").click()
-    assert figure.locator("code").count() == 11
+    playwright.expect(figure.locator("code")).to_have_count(11)
     page.locator("#measure").select_option("halfway")
     page.locator(".copies[data-for=measure]").get_by_role("button", name="CSV").click()
     assert page.evaluate("window.copied[0]").startswith("task,")

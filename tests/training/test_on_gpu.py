@@ -26,16 +26,22 @@ TINY = SacConfig(hidden=(32, 32), burn_in=100, batch_size=32)
 
 
 def trained(
-    mode: Mode, *, steps: int = 400, shaper: str = "sasr", seeds: tuple[int, ...] = (0, 1, 2), shaper_config: Any = None
+    mode: Mode,
+    *,
+    steps: int = 400,
+    task: str = "MountainCar",
+    shaper: str = "sasr",
+    shaper_config: Any = None,
+    agent_config: SacConfig = TINY,
 ) -> OffPolicy:
     config = TrainConfig(
-        task="MountainCar",
+        task=task,
         steps=steps,
-        seeds=seeds,
+        seeds=(0, 1, 2),
         shaper=shaper,
         shaper_config=shaper_config,
         agent="sac",
-        agent_config=TINY,
+        agent_config=agent_config,
         device="cuda",
         accelerate=mode,
         eval_every=0,
@@ -186,23 +192,13 @@ def test_what_is_fetched_from_a_graph_is_there_and_stays_when_the_next_comes() -
 )
 def test_evidence_counted_beside_graphs_is_what_is_counted_plainly(changes: dict[str, Any]) -> None:
     def counted(mode: Mode) -> OffPolicy:
-        config = TrainConfig(
+        return trained(
+            mode,
+            steps=1_300,
             task="Pendulum-v1",  # its episodes end after 200 steps
-            steps=20_000,
-            seeds=(0, 1, 2),
-            shaper="sasr",
             shaper_config=preset_config("auto", retention=0.5, **changes),
-            agent="sac",
-            agent_config=SacConfig(burn_in=10_000),  # random actions alone: both see the same episodes
-            device="cuda",
-            accelerate=mode,
-            eval_every=0,
-            workers=0,
+            agent_config=SacConfig(burn_in=1_299),  # random actions: both see the same episodes
         )
-        with Trainer(config) as trainer:
-            trainer.loop.run(1_300)
-            assert isinstance(trainer.learner, OffPolicy)
-            return trainer.learner
 
     plain, captured = counted("eager"), counted("graph")
     if not changes:

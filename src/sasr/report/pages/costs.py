@@ -15,7 +15,7 @@ from sasr.report.tables import Entry, Table, cost_table
 COSTS = "costs"
 _SINGLE = (
     "Ours are runs one after the other, evaluations and burn-in included, so a tenth more or less means nothing. The "
-    "memory of a run on a CPU is that of its whole process, most of which is torch."
+    "memory of a run on a CPU is that of its whole process."
 )
 Figures = Mapping[str, Mapping[str, float]]
 
