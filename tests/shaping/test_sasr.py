@@ -106,7 +106,7 @@ def test_presets_are_configs_and_authors_rewards_stay_in_their_range(bound: Boun
 
 
 def test_success_draws_the_bonus_up_and_failure_down(bound: Bound) -> None:
-    shaper = bound("auto", retention=1.0)
+    shaper = bound("auto", retention=1.0, reward_weight=0.3)
     good, bad = torch.full((60, 1, 1, 2), 2.0), torch.full((60, 1, 1, 2), -2.0)
     for _ in range(5):
         episode(shaper, good + 0.1 * torch.randn(60, 1, 1, 2), success=True)
@@ -147,7 +147,7 @@ def test_shape_does_not_change_state(bound: Bound) -> None:
 
 def test_absorbing_rule_continues_the_shaped_return_at_true_termination(bound: Bound) -> None:
     """A terminal state pays f for its own step, then R_max (success) or R_min (failure) for ever: γ/(1−γ)·f."""
-    shaper = bound("auto", sample=False, discount=0.9)
+    shaper = bound("auto", sample=False, discount=0.9, reward_weight=0.3)
     obs = torch.zeros(1, 1, 2)
     own = -0.5  # no evidence: rate 1/2, scaled to [−1, 0]
     assert shaper.shape(make_batch(obs)).item() == pytest.approx(0.3 * own)

@@ -259,7 +259,7 @@ def test_with_absorbing_a_range_is_worth_the_same_everywhere(bound: Bound) -> No
     below, moved = (bound(range_rule="observed", sample=False, discount=0.9) for _ in range(2))
     ends(moved, reward=[0.0], count=4)
     moved.ledger.load_state_dict(below.ledger.state_dict())
-    c = 0.3 * (float(moved.observed_range.shift[0]) + 1.0)
+    c = moved.config.reward_weight * (float(moved.observed_range.shift[0]) + 1.0)
     obs = a_batch(size=6)
     for reward in (0.0, 1.0):
         returns = []
@@ -343,8 +343,9 @@ def test_a_potential_adds_to_a_return_what_depends_on_its_ends_alone(draw: str, 
     """Σ γᵗ·(γ·f(s_{t+1}) − f(s_t)) = γᵀ·f(s_T) − f(s_0), and −f(s_0) where the episode truly ends."""
     shaper, batch = bound(potential=True, absorbing=absorbing, draw=draw, discount=0.9), walk(12)
     history(shaper)
-    first = 0.3 * shaper.scale(shaper.success_rate(batch))[0, 0]
-    last = 0.3 * shaper.scale(shaper.success_rate(make_batch(batch.next_obs)))[0, -1]
+    weight = shaper.config.reward_weight
+    first = weight * shaper.scale(shaper.success_rate(batch))[0, 0]
+    last = weight * shaper.scale(shaper.success_rate(make_batch(batch.next_obs)))[0, -1]
     gamma = 0.9 ** torch.arange(12)
     torch.testing.assert_close((gamma * shaper.shape(batch)).sum(), 0.9**12 * last - first, rtol=1e-4, atol=1e-5)
     ended = batch._replace(terminated=torch.arange(12)[None] == 11)
@@ -359,7 +360,7 @@ def test_a_potential_goes_on_exactly_as_an_absorbing_state_would(bound: Bound) -
     for forever in (-1.0, 0.0, 0.7):
         by_hand = 0.9 * forever - f + float((0.9**steps * (0.9 * forever - forever)).sum())
         found = float(shaper.shape(batch._replace(terminated=torch.tensor([[True]]))))
-        assert found == pytest.approx(0.3 * by_hand, abs=1e-5)
+        assert found == pytest.approx(shaper.config.reward_weight * by_hand, abs=1e-5)
 
 
 def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:

@@ -17,7 +17,7 @@ from sasr.evidence.counts import ExactCounts
 from sasr.evidence.kernels import kernel_named
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.transition import Batch, Host
-from sasr.shaping.presets import SasrConfig
+from sasr.shaping.presets import PRESETS, SasrConfig
 from sasr.shaping.sasr import SASR
 
 LONELY = 0.01
@@ -108,12 +108,12 @@ def suggest(
     """The smallest change of settings that makes the shaped reward signal on `states`; None if none tried does."""
     width = torch.as_tensor(np.asarray(states)).flatten(1).shape[1]
     kernel = kernel_named(shaper.config.kernel)
-    h = kernel.dimension_bandwidth(width)
+    h, rule = kernel.dimension_bandwidth(width), PRESETS["auto"].bandwidth
     for change in (
         {"standardise": True},
-        {"standardise": True, "bandwidth": "dimension"},
+        {"standardise": True, "bandwidth": rule},
         {"standardise": True, "bandwidth": round(1.4 * h, 3)},
-        {"standardise": True, "bandwidth": "dimension", "features": 4 * shaper.config.features},
+        {"standardise": True, "bandwidth": rule, "features": 4 * shaper.config.features},
         {"standardise": True, "bandwidth": round(1.4 * h, 3), "features": 4 * shaper.config.features},
     ):
         candidate = SASR(config=dataclasses.replace(shaper.config, **change))
