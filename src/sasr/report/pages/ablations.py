@@ -87,7 +87,7 @@ def plan_page(store: Store, name: str, about: str) -> Page | None:
     lines = [
         f"# {about}",
         "",
-        f"`results/plans/{name}.toml`: `{base}` is the default, every other row changes one thing in it.",
+        f"`results/plans/{name}.toml`: `{base}` is the default, every other row changes in it what its name says.",
         "",
     ]
     pictures = []
