@@ -69,6 +69,16 @@ def test_a_dry_run_estimates_and_leaves_nothing_behind(here: Path, capsys: pytes
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.parametrize(("text", "seeds"), [("2", (0, 1)), ("3,5,8", (3, 5, 8)), ("7,", (7,)), ("0,", (0,))])
+def test_seeds_are_how_many_or_which(
+    text: str, seeds: tuple[int, ...], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, output = run(capsys, "compare", *TINY, "--on", "inline", "--seeds", text)
+    assert code == 0, output
+    (cell,) = (here / "grid" / "cells").iterdir()
+    assert sasr.Run(cell).config.seeds == seeds
+
+
 def test_a_cell_that_fails_makes_the_command_fail_and_is_not_saved(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

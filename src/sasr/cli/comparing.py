@@ -214,10 +214,10 @@ def _seeds(text: str) -> int | list[int] | None:
     if not text:
         return None
     try:
-        numbers = [int(word) for word in text.split(",")]
+        numbers = [int(word) for word in text.removesuffix(",").split(",")]
     except ValueError:
-        raise ValueError(f"--seeds {text} is neither a number of runs nor seeds such as 3,5,8") from None
-    if len(numbers) > 1:
+        raise ValueError(f"--seeds {text} is neither a number of runs nor seeds such as 3,5,8 or 7,") from None
+    if "," in text:
         return numbers
     if numbers[0] < 1:
         raise ValueError(f"--seeds {text} must be at least 1; it is how many independent runs of each method to train")
