@@ -68,7 +68,7 @@ def compare(
         plan: A plan file of your own, in TOML.
         tasks: Names of tasks or Gymnasium ids, with commas between; in place of the plan's, where there is one.
         methods: Names of methods, with commas between: sasr, sasr-paper, sasr-authors, sac, td3, ppo, any shaper.
-        seeds: How many independent runs of each, or the seeds themselves, such as 3,5,8.
+        seeds: How many independent runs of each, or the seeds themselves, such as 3,5,8 or 7, for one.
         steps: Environment steps of each seed; None is what suits the task.
         out: Folder of the grid: runs are in cells/, what their processes said in logs/.
         on: Where cells run: pool (processes on this machine), inline (this process), ray (a cluster).

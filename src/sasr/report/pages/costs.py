@@ -14,7 +14,7 @@ from sasr.report.tables import Entry, Table, cost_table
 
 COSTS = "costs"
 _SINGLE = (
-    "Ours are runs one after the other, evaluations and burn-in included, so a tenth more or less means nothing. The "
+    "Ours are runs one after the other, evaluations and burn-in included, so a small difference means nothing. The "
     "memory of a run on a CPU is that of its whole process."
 )
 Figures = Mapping[str, Mapping[str, float]]
