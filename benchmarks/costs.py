@@ -1,4 +1,4 @@
-"""What a reward shaper costs: time and memory of an update with each, relative to the plain agent and to SASR.
+"""What a method costs: time and memory of an update with each, relative to the plain agent and to SASR.
 
 python -m benchmarks.costs --label 2-cores
 python -m benchmarks.costs --device cuda --seeds 10 --label h200
@@ -31,6 +31,7 @@ from sasr.training import OffPolicy
 from sasr.training.config import choose_device
 
 EPISODE = 200
+NOISY = "noisy"
 # The paper's tables for AntStand, normalised to SASR: training time and largest memory.
 PAPER = tomllib.loads((Path(__file__).parents[1] / "results" / "reference" / "paper.toml").read_text(encoding="utf-8"))
 PAPER_TIME, PAPER_MEMORY = ({**PAPER[what]["AntStand"], "sasr": None} for what in ("time", "memory"))
@@ -42,6 +43,8 @@ class Settings:
     """Ends the name of the result file; say which machine."""
     shapers: tuple[str, ...] = (NONE, *SHAPERS)
     """Names of the reward shapers, each with its default settings."""
+    noisy: bool = True
+    """Time NoisyNet too, which is no shaper: SAC that explores by noise in its actor's weights."""
     seeds: int = 1
     """Members of the population."""
     features: int = 105
@@ -72,11 +75,11 @@ class Contender:
             seeds=tuple(range(settings.seeds)),
             device=device,
         )
-        kind = shaper_named(name)
+        kind = shaper_named(NONE if name == NOISY else name)
         shaper = None
         if kind is not None:
             shaper = kind.make(config=preset_config("auto") if name == "sasr" else kind.config())
-        agent = Sac(host, SacConfig(burn_in=settings.stored))
+        agent = Sac(host, SacConfig(burn_in=settings.stored, exploration="noisy" if name == NOISY else "gaussian"))
         self.learner = OffPolicy(host, agent, shaper=shaper, capacity=2 * settings.stored + 100_000)
         self.generator = torch.Generator().manual_seed(0)
         self.obs, self.age = self._states(), 0
@@ -85,8 +88,8 @@ class Contender:
             self.learner.learn(0)
         for _ in range(10):
             self.turn()
-        state = shaper.state_dict() if shaper is not None else {}
-        self.bytes = sum(value.nbytes for value in state.values() if isinstance(value, torch.Tensor))
+        state = [*agent.state_dict().values(), *(shaper.state_dict().values() if shaper is not None else ())]
+        self.bytes = sum(value.nbytes for value in state if isinstance(value, torch.Tensor))
         self.device_bytes = torch.cuda.memory_allocated() - before if device.type == "cuda" else None
 
     def _states(self) -> torch.Tensor:
@@ -130,7 +133,7 @@ def main(settings: Settings) -> None:
     told, console = machine(), Console()
     if not settings.compile:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
-    names = [*dict.fromkeys((NONE, "sasr", *settings.shapers))]
+    names = [*dict.fromkeys((NONE, "sasr", *settings.shapers, *([NOISY] if settings.noisy else [])))]
     contenders = {name: Contender(name, settings) for name in track(names, "getting ready", console=console)}
     times: dict[str, list[float]] = {name: [] for name in names}
     for _ in track(range(settings.repeats), "timing", console=console):
@@ -147,7 +150,7 @@ def main(settings: Settings) -> None:
                 "over_sasr": median[name] / median["sasr"],
                 "paper_time_over_sasr": PAPER_TIME.get(name),
                 "paper_memory_over_sasr": PAPER_MEMORY.get(name),
-                "state_bytes": contender.bytes,
+                "state_bytes": contender.bytes - contenders[NONE].bytes,
                 "device_bytes": contender.device_bytes,
             }
         )
