@@ -155,8 +155,8 @@ def main(settings: Settings) -> None:
             }
         )
     table = Table(title=f"one step and one update of {settings.seeds} seeds, {settings.device}, {told['cores']} cores")
-    for heading in ("shaper", "ms", "x SAC", "x SASR", "paper: time x SASR", "its state", "paper: memory x SASR"):
-        table.add_column(heading, justify="left" if heading == "shaper" else "right")
+    for heading in ("method", "ms", "x SAC", "x SASR", "paper: time x SASR", "its state", "paper: memory x SASR"):
+        table.add_column(heading, justify="left" if heading == "method" else "right")
     for row in rows:
         ours = [f"{row[key]:.2f}" for key in ("ms", "over_sac", "over_sasr")]
         paper = [str(row[key] or "") for key in ("paper_time_over_sasr", "paper_memory_over_sasr")]

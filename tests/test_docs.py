@@ -163,7 +163,8 @@ def test_the_first_table_of_the_readme_is_the_stored_one(task: str) -> None:
         means.append(f"{own.scores.mean() + 0.0:.{digits}f} ± {error:.{digits}f}".replace("-0.00 ", "0.00 "))
     line = f"| [{task}](docs/results/{task}.md), {ours.steps:,} steps | {means[0]} | {means[1]} |"
     assert line in (ROOT / "README.md").read_text()
-    assert {len(seed.final) for own in (ours, plain) for seed in own.seeds} == {20}
+    episodes = 0 if task.startswith("Ant") else 20  # the ants' machine was taken away before the end
+    assert {len(seed.final) for own in (ours, plain) for seed in own.seeds} == {episodes}
 
 
 def test_every_seed_of_the_default_has_solved_mountain_car_by_40000_steps() -> None:
@@ -255,10 +256,12 @@ def test_the_throughput_table_on_two_cores_is_the_stored_one() -> None:
         assert f"| {shown} | {figure:,.0f} |" in text
 
 
-def test_the_table_of_what_shapers_cost_is_the_stored_one() -> None:
-    text, found = (ROOT / "docs" / "shapers" / "costs.md").read_text(), stored("costs-2-cores")
+@pytest.mark.parametrize(("label", "digits"), [("2-cores", 1), ("h200", 2)])
+def test_the_table_of_what_methods_cost_is_the_stored_one(label: str, digits: int) -> None:
+    text, found = (ROOT / "docs" / "shapers" / "costs.md").read_text(), stored(f"costs-{label}")
+    assert f"--label {label}" in text
     assert found["machine"]["commit"] in text
     for row in found["figures"]["rows"]:
-        ours = f"| `{row['shaper']}` | {row['ms']:.1f} | {row['over_sac']:.2f} | {row['over_sasr']:.2f} |"
-        assert ours in text
-        assert f"| {row['state_bytes'] / 2**20:.1f} MiB |" in text
+        ours = f"| `{row['shaper']}` | {row['ms']:.{digits}f} | {row['over_sac']:.2f} | {row['over_sasr']:.2f} |"
+        paper = [str(row[f"paper_{what}_over_sasr"] or "") for what in ("time", "memory")]
+        assert f"{ours} {paper[0]} | {row['state_bytes'] / 2**20:.1f} MiB | {paper[1]} |" in text
