@@ -70,6 +70,7 @@ def test_replayed_graph_draws_fresh_numbers_every_time(preset: str) -> None:
         {"draw": "episode"},
         {"reward_scale": "mean", "sample": False},
         {"range_rule": "observed", "sample": False},
+        {"paid_end": "observed", "sample": False},
         {"retention_rule": "adaptive", "retention": 0.5, "sample": False},
         {"weighting": "discounted", "sample": False},
         {"weighting": "discounted", "estimator": "squared", "sample": False},

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sasr import SASR, Batch
+from sasr import SASR, Batch, Host
 from sasr.shaping.diagnosis import diagnose
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.reward_range import range_shift
@@ -28,6 +30,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"reward_scale": "largest"},
     {"range_rule": "observed"},
     {"range_rule": "observed", "absorbing": False},
+    {"paid_end": "observed"},
+    {"paid_end": "observed", "range_rule": "observed", "draw": "episode"},
     {"retention_rule": "adaptive"},
     {"weighting": "discounted"},
     {"potential": True},
@@ -276,6 +280,76 @@ def test_an_end_is_judged_by_its_last_step_as_the_absorbing_rule_does(bound: Bou
     assert (int(shaper.observed_range.won), int(shaper.observed_range.lost)) == (0, 1)
 
 
+# ---------------------------------------------------------------- ends with a reward: a goal, or pay cut off
+
+
+def rewards(shaper: SASR, *paid: float, end: str | None = "terminated") -> None:
+    """One episode of all members that is paid like this, step by step; without an end, it goes on."""
+    members, envs = shaper.host.members, shaper.host.envs
+    for t, reward in enumerate(paid):
+        ending = {end: True} if end and t == len(paid) - 1 else {}
+        shaper.observe(make_step(torch.zeros(members, envs, 2), reward=reward, **ending))
+
+
+def forever(shaper: SASR, reward: float) -> float:
+    """What an end with this reward adds to the bonus of the last state, in units of γ/(1 − γ)·λ."""
+    last = make_batch(torch.zeros(1, 1, 2), reward=reward)
+    ended, went_on = (shaper.shape(last._replace(terminated=torch.tensor([[own]]))) for own in (True, False))
+    gamma = shaper.host.discount
+    return float(ended - went_on) / (gamma / (1 - gamma) * shaper.config.reward_weight)
+
+
+def test_an_end_with_a_reward_stays_the_goal_where_rewards_come_alone(bound: Bound) -> None:
+    shaper = bound(paid_end="observed", sample=False)
+    assert forever(shaper, 1.0) == pytest.approx(0.0, abs=1e-6)
+    for _ in range(50):
+        rewards(shaper, 0.0, 0.0, 1.0)
+        rewards(shaper, 1.0, 0.0, -1.0, 1.0, 0.0, 1.0)  # goals on the way are no wage either
+    assert shaper.reward_runs.lasting.tolist() == [0.0]
+    assert forever(shaper, 1.0) == pytest.approx(0.0, abs=1e-6)
+    assert forever(shaper, 0.0) == pytest.approx(-1.0)
+
+
+def test_an_end_with_a_reward_is_as_bad_as_any_where_rewards_go_on(bound: Bound) -> None:
+    shaper = bound(paid_end="observed", sample=False)
+    for _ in range(20):
+        rewards(shaper, 0.0, *[1.0] * 20)
+    runs = shaper.reward_runs
+    assert (int(runs.went_on), int(runs.followed)) == (20 * 19, 20 * 19)
+    assert forever(shaper, 1.0) == pytest.approx(-380 / 381, abs=0.011)  # told to the device when it moves by 0.01
+    assert forever(shaper, 0.0) == pytest.approx(-1.0)
+    assert shaper.update(make_batch(torch.zeros(1, 1, 2)))["reward_lasts"].tolist() == runs.lasting.tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    episodes=st.lists(
+        st.tuples(st.lists(st.sampled_from([-1.0, 0.0, 0.5]), min_size=1, max_size=8), st.booleans()), max_size=12
+    )
+)
+def test_runs_of_rewards_are_those_that_a_list_shows(episodes: list[tuple[list[float], bool]]) -> None:
+    shaper = SASR(paid_end="observed")
+    shaper.bind(Host(observation_space=Box(-1.0, 1.0, (2,)), action_space=Box(-1.0, 1.0, (1,))))
+    pairs = [pair for paid, _ in episodes for pair in itertools.pairwise(paid) if pair[0] > 0]
+    for paid, cut_by_time in episodes:
+        rewards(shaper, *paid, end="truncated" if cut_by_time else "terminated")
+    again = sum(after > 0 for _, after in pairs)
+    runs = shaper.reward_runs
+    assert (int(runs.went_on), int(runs.followed)) == (len(pairs), again)
+    assert float(runs.lasting) == pytest.approx(again / (len(pairs) + 1), abs=0.0101)
+
+
+def test_runs_end_where_an_episode_was_dropped_and_wait_where_a_step_is_not_valid(bound: Bound) -> None:
+    shaper = bound(paid_end="observed")
+    rewards(shaper, 1.0, end=None)
+    shaper.drop_episodes(torch.tensor([[True]]))
+    rewards(shaper, 1.0, end=None)
+    assert int(shaper.reward_runs.went_on) == 0
+    shaper.observe(make_step(torch.zeros(1, 1, 2), reward=0.0, valid=torch.tensor([[False]])))
+    rewards(shaper, 1.0, end=None)
+    assert (int(shaper.reward_runs.went_on), int(shaper.reward_runs.followed)) == (1, 1)
+
+
 # ------------------------------------------------------------------------------ retention that adapts
 
 
@@ -401,6 +475,7 @@ def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:
         ({"draw": "episodes"}, "did you mean 'episode'"),
         ({"reward_scale": "large"}, "did you mean 'largest'"),
         ({"range_rule": "observe"}, "did you mean 'observed'"),
+        ({"paid_end": "observe"}, "did you mean 'observed'"),
     ],
 )
 def test_impossible_settings_raise_and_name_the_fix(options: dict[str, Any], message: str) -> None:

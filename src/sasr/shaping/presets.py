@@ -18,11 +18,13 @@ from sasr.experience.segments import RULES, RuleName
 from sasr.experience.weighting import WeightingName
 from sasr.shaping.options import foreign_option
 from sasr.shaping.reward_range import RangeRule
+from sasr.shaping.reward_runs import PaidEnd
 from sasr.shaping.reward_scale import RewardScaleName
 
 DrawName = Literal["state", "episode"]
 CHOICES = {
     "draw": DrawName,
+    "paid_end": PaidEnd,
     "range_rule": RangeRule,
     "reward_scale": RewardScaleName,
     "weighting": WeightingName,
@@ -46,6 +48,8 @@ class SasrConfig:
     """Unit of the shaped reward: fixed at 1, or the mean or largest size of what rewarded steps paid so far."""
     absorbing: bool = False
     """Go on paying after true termination: R_max for ever where the last reward was a success, R_min where not."""
+    paid_end: PaidEnd = "goal"
+    """What such a success is worth: R_max, or observed: less, the more often reward was seen to follow reward."""
     potential: bool = False
     """Pay the discounted gain in f from one state to the next, γ·f(s') − f(s), which leaves the best policy alone."""
     sample: bool = True

@@ -6,6 +6,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sasr.experience.transition import Host, Transition
+
+
+def check_shape(step: Transition, host: Host) -> None:
+    """Raise a ValueError unless a step is one of every environment of every member."""
+    expected, found = (host.members, host.envs), tuple(step.obs.shape[:2])
+    if found != expected:
+        raise ValueError(f"obs has leading axes {found}, expected (members, envs) = {expected}")
+
+
+def check_slots(step: Transition, host: Host, *, longest: int) -> None:
+    """Raise a ValueError unless a step, and open episodes up to `longest`, can be marked in the replay buffer."""
+    if step.slot is None:
+        raise ValueError("storage='flags' needs the replay slot of every step; set Transition.slot")
+    room = host.replay.capacity // host.envs if host.replay else longest + 1
+    if longest >= room:
+        raise ValueError(
+            f"an episode of more than {room} steps does not fit the replay buffer, whose flags are evidence; "
+            "make the buffer larger, or use storage='own'"
+        )
+
 
 def check_states(name: str, states: Tensor, *, width: int, valid: Tensor | None = None) -> None:
     """Raise a ValueError unless states (P, n, k) have this width and are finite wherever they are valid."""

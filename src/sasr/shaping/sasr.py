@@ -25,8 +25,9 @@ from sasr.randomness import MemberStreams
 from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
 from sasr.shaping.episode_draws import EpisodeDraws
 from sasr.shaping.presets import SasrConfig, preset_config
-from sasr.shaping.refusals import check_device, check_rewards, check_states
+from sasr.shaping.refusals import check_device, check_rewards, check_shape, check_slots, check_states
 from sasr.shaping.reward_range import ObservedRange
+from sasr.shaping.reward_runs import RewardRuns
 from sasr.shaping.reward_scale import RewardScale
 
 CPU = torch.device("cpu")
@@ -51,6 +52,7 @@ class SASR(CheckedModule):
     episode_draws: EpisodeDraws | None
     observed_range: ObservedRange | None
     reward_scale: RewardScale | None
+    reward_runs: RewardRuns | None
 
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
@@ -99,6 +101,7 @@ class SASR(CheckedModule):
         above, unit = config.reward_above, config.reward_scale
         self.observed_range = ObservedRange(host, reward_above=above) if config.range_rule == "observed" else None
         self.reward_scale = RewardScale(unit, host, reward_above=above) if unit != "fixed" else None
+        self.reward_runs = RewardRuns(host, reward_above=above) if config.paid_end == "observed" else None
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
@@ -136,7 +139,7 @@ class SASR(CheckedModule):
         self.check(step)
         states = self._states(step.obs, step.action)
         self.ledger.observe(states, step.valid)
-        for option in (self.episode_draws, self.observed_range, self.reward_scale):
+        for option in (self.episode_draws, self.observed_range, self.reward_scale, self.reward_runs):
             if option is not None:
                 option.observe(step)
         items = states if step.slot is None or self.config.storage == "own" else step.slot
@@ -176,6 +179,8 @@ class SASR(CheckedModule):
     def drop_episodes(self, broken: Tensor) -> None:
         """Forget episodes (P, E) that ended without an end: how they would have gone on, nobody knows."""
         self.segmenter.drop(broken)
+        if self.reward_runs is not None:
+            self.reward_runs.drop(broken)
 
     @torch.no_grad()
     def lose_replay(self) -> None:
@@ -254,6 +259,8 @@ class SASR(CheckedModule):
         gamma = self._bound().discount
         won = batch.reward > self.config.reward_above
         low, high = self._range()
+        if self.reward_runs is not None:
+            high = high - self.reward_runs.lasting[:, None] * (high - low)
         forever = torch.where(won, high, low) * (gamma / (1.0 - gamma))
         return torch.where(batch.terminated.bool(), forever, 0.0)
 
@@ -278,6 +285,8 @@ class SASR(CheckedModule):
             figures["reward_scale"] = self.reward_scale.in_force.clone()
         if self.observed_range is not None:
             figures["range_shift"] = self.observed_range.shift.clone()
+        if self.reward_runs is not None:
+            figures["reward_lasts"] = self.reward_runs.lasting.clone()
         return figures
 
     @torch.no_grad()
@@ -299,18 +308,9 @@ class SASR(CheckedModule):
     def check(self, step: Transition) -> None:
         """Raise a ValueError that names the member and dimension if `step` can't be counted; changes nothing."""
         host = self._bound()
-        shape = (host.members, host.envs)
-        if tuple(step.obs.shape[:2]) != shape:
-            raise ValueError(f"obs has leading axes {tuple(step.obs.shape[:2])}, expected (members, envs) = {shape}")
-        if self.config.storage == "flags" and step.slot is None:
-            raise ValueError("storage='flags' needs the replay slot of every step; set Transition.slot")
-        if host.replay and self.config.storage == "flags":
-            room = host.replay.capacity // host.envs
-            if int(self.segmenter.length.max()) >= room:
-                raise ValueError(
-                    f"an episode of more than {room} steps does not fit the replay buffer, whose flags are evidence; "
-                    "make the buffer larger, or use storage='own'"
-                )
+        check_shape(step, host)
+        if self.config.storage == "flags":
+            check_slots(step, host, longest=int(self.segmenter.length.max()))
         check_states("obs", step.obs.flatten(2), width=self.obs_width, valid=step.valid)
         check_states("next_obs", step.next_obs.flatten(2), width=self.obs_width, valid=step.valid)
         check_rewards(step.reward)
