@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from sasr.experiments import estimate
 from sasr.experiments.estimate import examine, measure
-from sasr.experiments.plan import grid
+from sasr.experiments.plan import changed, grid
+from sasr.run import complete
+from sasr.training.trainer import Trainer
 from tests.experiments.small import cells
 
 
@@ -33,3 +36,24 @@ def test_a_trial_scales_with_the_length_of_the_run(method: str) -> None:
     took = [measure(cell, device="cpu", workers=0, final_episodes=1, seconds=0.3) for cell in made]
     assert took[1].seconds > 50 * took[0].seconds
     assert took[1].bytes > took[0].bytes
+
+
+def test_random_steps_at_the_start_are_not_taken_for_steps_that_are_learned_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(estimate, "_seconds_of_a_step", lambda trainer, seconds: (1.0, 1000.0))
+    own = cells(["Pendulum-v1"], ["sac"], seeds=1, steps=50_000)
+    for burn_in, wanted in ((40, 40 + 1000 * 49_960), (50_000, 50_000)):
+        (cell,) = changed(own, agent={"burn_in": burn_in}, settings={"eval_every": 0})
+        found = measure(cell, device="cpu", workers=0, final_episodes=1).seconds
+        assert found == pytest.approx(wanted, abs=100)  # the final evaluation is short
+
+
+@pytest.mark.parametrize("method", ["sac", "ppo"])
+def test_a_trial_times_steps_of_both_kinds(method: str) -> None:
+    (cell,) = grid(["Pendulum-v1"], [method], steps=10_000)
+    with Trainer(complete(cell.config(device="cpu", workers=0))) as trainer:
+        at_random, learned_from = estimate._seconds_of_a_step(trainer, 0.05)
+    assert learned_from > 0.0
+    assert at_random >= 0.0
+    assert trainer.loop.steps > trainer.learner.burn_in

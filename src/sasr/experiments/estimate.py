@@ -66,7 +66,7 @@ def measure(cell: Cell, *, device: str, workers: int | None, final_episodes: int
     short = _smaller(whole, agent_config=agent)
     with Trainer(short) as trainer:
         memory = PeakMemory(trainer.device)
-        per_step = _seconds_of_a_step(trainer, seconds)
+        first, later = _seconds_of_a_step(trainer, seconds)
         began = time.monotonic()
         evaluation = trainer.evaluate()
         judging = (time.monotonic() - began) / evaluation.returns.shape[1]
@@ -74,14 +74,20 @@ def measure(cell: Cell, *, device: str, workers: int | None, final_episodes: int
         peak += int(len(whole.seeds) * _bytes_of_a_step(trainer) * max(0, whole.steps_kept - short.steps_kept))
     evaluations = whole.steps // whole.evaluation_period if whole.evaluation_period else 0
     episodes = evaluations * whole.eval_episodes + final_episodes
-    return Estimate(per_step * whole.steps + judging * episodes, peak)
+    random = min(whole.steps, int(getattr(whole.agent_config, "burn_in", 0)))
+    return Estimate(first * random + later * (whole.steps - random) + judging * episodes, peak)
 
 
-def _seconds_of_a_step(trainer: Trainer, seconds: float) -> float:
+def _seconds_of_a_step(trainer: Trainer, seconds: float) -> tuple[float, float]:
+    """Of a random one, of which a run begins with many, and of one that is learned from."""
     loop = trainer.loop
     # An agent that learns by rollouts does nothing in between: whole rollouts are taken.
     rollout = int(getattr(getattr(trainer.learner, "agent", None), "steps_per_rollout", 0))
-    while loop.steps <= (0 if rollout else trainer.learner.burn_in + 5):
+    began = time.monotonic()
+    while loop.steps < trainer.learner.burn_in:
+        loop.turn()
+    at_random = (time.monotonic() - began) / max(1, loop.steps)
+    for _ in range(1 if rollout else 5):
         loop.turn()
     first, began, turns = loop.steps, time.monotonic(), 0
     while True:
@@ -89,7 +95,7 @@ def _seconds_of_a_step(trainer: Trainer, seconds: float) -> float:
         turns += 1
         enough = turns >= _LEAST and time.monotonic() - began >= seconds
         if loop.steps - first >= rollout if rollout else enough:
-            return (time.monotonic() - began) / (loop.steps - first)
+            return at_random, (time.monotonic() - began) / (loop.steps - first)
 
 
 def _bytes_of_a_step(trainer: Trainer) -> float:
