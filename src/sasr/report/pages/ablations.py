@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sasr.experiments.method import Method
+from sasr.experiments.method import Method, built_in_methods
 from sasr.experiments.plan_file import read_suite, suites
 from sasr.report.collect import Collection
 from sasr.report.figures import ablation_grid, change_grid
@@ -84,10 +84,12 @@ def plan_page(store: Store, name: str, about: str) -> Page | None:
         task: [own for method in names if (own := both.cell(task, method))] for task in tasks
     }
     rows = {task: rows_of(own, base=base) for task, own in found.items()}
+    beside = [f"`{own}`" for own in order[1:] if own in built_in_methods()]
+    compared = f"; {' and '.join(beside)} are there to compare with. Every" if beside else ", every"
     lines = [
         f"# {about}",
         "",
-        f"`results/plans/{name}.toml`: `{base}` is the default, every other row changes in it what its name says.",
+        f"`results/plans/{name}.toml`: `{base}` is the default{compared} other row changes in it what its name says.",
         "",
     ]
     pictures = []
