@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -79,13 +83,14 @@ def test_seeds_are_how_many_or_which(
     assert sasr.Run(cell).config.seeds == seeds
 
 
+@pytest.mark.parametrize("flag", ["--save", "--save-stopped"])
 def test_a_cell_that_fails_makes_the_command_fail_and_is_not_saved(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str], flag: str
 ) -> None:
     import tests.experiments.test_runners  # noqa: F401  registers Broken-v0
 
     flags = ("--tasks", "Broken-v0,Pendulum-v1", "--methods", "sac", "--steps", "100", *FLAGS)
-    code, output = run(capsys, "compare", *flags, "--on", "inline", "--save")
+    code, output = run(capsys, "compare", *flags, "--on", "inline", flag)
     assert code == 1
     assert "failed: sac on Broken-v0, seed 0" in output
     (log,) = (here / "grid" / "logs").iterdir()
@@ -106,6 +111,36 @@ def test_a_result_is_saved_as_soon_as_its_cells_are_done(
         run(capsys, "compare", *TINY, "--on", "inline", "--save")
     (result,) = read_results(here / "results").results
     assert len(result.seeds[0].final) == 2
+
+
+def test_what_was_stopped_is_saved_as_far_as_it_came(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "100000", *FLAGS, "--seeds", "3,5")
+    command = [sys.executable, "-m", "sasr", *flags, "--population", "1", "--jobs", "2", "--save-stopped"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            await_evaluations(here / "grid", cells=2, count=2)
+            process.send_signal(signal.SIGTERM)
+            output, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130, output
+    (result,) = read_results(here / "results").results
+    assert sorted(seed.seed for seed in result.seeds) == [3, 5]
+    assert 200 <= result.steps < 100_000
+    assert {seed.steps[-1] for seed in result.seeds} == {result.steps}
+    assert f"{result.steps:,} of 100,000 steps" in " ".join(output.split())
+    assert result.remarks[0] == f"the first {result.steps:,} steps of runs of 100,000 that were stopped"
+
+
+def await_evaluations(out: Path, *, cells: int, count: int) -> None:
+    """Wait until so many cells have so many evaluations each."""
+    late = time.monotonic() + 120
+    while time.monotonic() < late:
+        runs = list(out.glob("cells/*/metrics.jsonl"))
+        if len(runs) == cells and all(own.read_text().count('"kind": "evaluation"') >= count for own in runs):
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"{out} has no {cells} cells with {count} evaluations after two minutes")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sasr.report.store import MAX_POINTS, Result, SeedResult, read_result, read_results, thin, write_result
+from sasr.report.store import (
+    MAX_POINTS,
+    Result,
+    SeedResult,
+    cut_short,
+    read_result,
+    read_results,
+    thin,
+    write_result,
+)
 
 from .synthetic import make_result, seed_result
 
@@ -167,3 +176,27 @@ def test_a_read_only_folder_is_said_so(tmp_path: Path) -> None:
 def test_a_store_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is not a folder"):
         read_results(tmp_path / "nowhere")
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=4))
+def test_stopped_runs_are_cut_where_the_shortest_ends(lengths: list[int]) -> None:
+    def curve(points: int) -> dict[str, tuple[float, ...]]:
+        return {"steps": tuple(range(100, 100 * points + 1, 100)), "returns": (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)[:points]}
+
+    seeds = [SeedResult(seed=k, **curve(own), taken=999, final=(7.0,)) for k, own in enumerate(lengths)]
+    planned = tuple(range(len(lengths)))
+    whole = Result(task="t", method="m", steps=1_000, planned=planned, seeds=tuple(own for own in seeds if own.steps))
+    found = cut_short(whole)
+    if min(lengths) == 0:
+        assert found is None
+        return
+    end = 100 * min(lengths)
+    assert found.steps == end
+    assert [own.steps[-1] for own in found.seeds] == [end] * len(lengths)
+    assert {own.score for own in found.seeds} == {float(min(lengths))}  # not of an evaluation that came later
+    assert {own.last for own in found.seeds} == {end}
+    assert f"the first {end:,} steps of runs of 1,000" in found.remarks[0]
+
+
+def test_what_nobody_planned_can_t_be_cut() -> None:
+    assert cut_short(Result(task="t", method="m")) is None

@@ -55,6 +55,7 @@ def compare(
     set: Annotated[tyro.conf.UseAppendAction[list[str]], tyro.conf.arg(metavar="agent.NAME=VALUE")] = [],  # noqa: B006
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     save: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    save_stopped: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     results: Path = Path("results"),
     tensorboard: bool = True,
     track: str = "",
@@ -86,6 +87,7 @@ def compare(
         set: A setting of all agents, such as agent.hidden=64,64; may be given many times.
         dry_run: Print the cells with an estimate of time and memory from a short trial, and run nothing.
         save: Write the results into a results store.
+        save_stopped: The same, and what is stopped too: as far as all seeds of a method came, which pages then say.
         results: Folder of that store.
         tensorboard: Write TensorBoard events into the runs' folders.
         track: Also tell a service what happens: wandb, which obeys WANDB_MODE=offline.
@@ -101,7 +103,7 @@ def compare(
     }
     wanted = Plan(tuple(_with_flags(_plan(suite, plan, **given).cells, set, settings)))
     cluster = _checked(on, device, track, address, gpus)
-    store = results if save else None
+    store = results if save or save_stopped else None
     if not dry_run:
         prepare(wanted, out)
         if store is not None:
@@ -117,7 +119,7 @@ def compare(
         estimate(made, shares.at_once, console)
         return
     prepare(wanted, out)
-    run_grid(Grid(made), cluster or means.runner(shares), out, console, store)
+    run_grid(Grid(made), cluster or means.runner(shares), out, console, store, save_stopped=save_stopped)
 
 
 class _Shares(NamedTuple):

@@ -21,8 +21,8 @@ from sasr.experiments.plan import Cell, seeds_in_words
 from sasr.experiments.runners.protocol import Runner
 from sasr.experiments.view import GridView, span
 from sasr.report.collect import told_apart
-from sasr.report.runs import from_run
-from sasr.report.store import write_result
+from sasr.report.runs import from_run, is_run
+from sasr.report.store import Result, cut_short, write_result
 
 
 def examine_all(cells: Sequence[Cell], console: Console) -> dict[str, Footprint]:
@@ -75,7 +75,9 @@ def estimate(jobs: Sequence[Job], at_once: int, console: Console) -> None:
     )
 
 
-def run_grid(grid: Grid, runner: Runner, out: Path, console: Console, results: Path | None) -> None:
+def run_grid(
+    grid: Grid, runner: Runner, out: Path, console: Console, results: Path | None, *, save_stopped: bool = False
+) -> None:
     """Run what is left, save what is done, and exit with 1 or 130 where something failed or was stopped."""
     if grid.left:
         runner.check(grid.left)
@@ -97,7 +99,7 @@ def run_grid(grid: Grid, runner: Runner, out: Path, console: Console, results: P
     for status in failed:
         say(f"failed: {status.job.cell}: {status.why}; log: {status.job.log}", "bold red")
     if results is not None:
-        _save(grid, results, console)
+        _save(grid, results, console, save_stopped)
     if stopped:
         say(f"{len(stopped)} cells were stopped; give the same command again to go on", "yellow")
     if done:
@@ -125,11 +127,25 @@ def _unfinished(grid: Grid) -> dict[str, Cell]:
     return {own.job.cell.kind: own.job.cell for own in grid.statuses.values() if own.state != "done"}
 
 
-def _save(grid: Grid, results: Path, console: Console) -> None:
+def _save(grid: Grid, results: Path, console: Console, save_stopped: bool) -> None:
     for path in _write(grid, results):
         console.print(Text(f"saved: {path}"), soft_wrap=True)
-    for cell in _unfinished(grid).values():
-        console.print(Text(f"not saved: {cell.method.name} on {cell.task}, which is not complete", "yellow"))
+    for kind, cell in _unfinished(grid).items():
+        found = _so_far(grid, kind) if save_stopped else None
+        if found is None:
+            console.print(Text(f"not saved: {cell.method.name} on {cell.task}, which is not complete", "yellow"))
+        else:
+            line = f"saved: {write_result(found, results)}, {found.steps:,} of {cell.steps:,} steps"
+            console.print(Text(line, "yellow"), soft_wrap=True)
+
+
+def _so_far(grid: Grid, kind: str) -> Result | None:
+    """What the cells of a kind have in common though some were stopped; None where one failed or has nothing yet."""
+    own = [status for status in grid.statuses.values() if status.job.cell.kind == kind]
+    if any(status.state not in ("done", "stopped") or not is_run(status.job.folder) for status in own):
+        return None
+    found = told_apart([from_run(status.job.folder) for status in own], [status.job.cell.id for status in own])
+    return cut_short(found[0]) if len(found) == 1 else None
 
 
 def _progress(console: Console) -> Progress:

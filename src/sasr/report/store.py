@@ -185,6 +185,25 @@ class Result:
         return cls(**parts, seeds=tuple(seeds), notes=notes, planned=planned)
 
 
+def cut_short(result: Result) -> Result | None:
+    """What stopped runs have in common: their curves up to the last point that every planned seed has; None without.
+
+    The result is one of runs of that length, so that it is compared with others up to there, and says that it is not.
+    """
+    curves = {own.seed: own.steps for own in result.seeds}
+    shared = [set(curves.get(seed, ())) for seed in result.planned]
+    end = max(set.intersection(*shared), default=0) if shared else 0
+    if end == 0:
+        return None
+    seeds = []
+    for own in result.seeds:
+        points = own.steps.index(end) + 1
+        curve = {name: getattr(own, name)[:points] for name in ("steps", "returns", "success")}
+        seeds.append(replace(own, **curve, taken=end, final=(), final_success=math.nan))
+    note = f"the first {end:,} steps of runs of {result.steps:,} that were stopped"
+    return replace(result, steps=end, seeds=tuple(seeds), notes=(*result.notes, note))
+
+
 class Problem(NamedTuple):
     """Something in a folder that could not be used as it is."""
 
