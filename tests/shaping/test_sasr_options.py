@@ -30,8 +30,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"reward_scale": "largest"},
     {"range_rule": "observed"},
     {"range_rule": "observed", "absorbing": False},
-    {"paid_end": "observed"},
-    {"paid_end": "observed", "range_rule": "observed", "draw": "episode"},
+    {"paid_end": "lost"},
+    {"paid_end": "stay", "range_rule": "observed", "draw": "episode"},
     {"retention_rule": "adaptive"},
     {"weighting": "discounted"},
     {"potential": True},
@@ -299,8 +299,9 @@ def forever(shaper: SASR, reward: float) -> float:
     return float(ended - went_on) / (gamma / (1 - gamma) * shaper.config.reward_weight)
 
 
-def test_an_end_with_a_reward_stays_the_goal_where_rewards_come_alone(bound: Bound) -> None:
-    shaper = bound(paid_end="observed", sample=False)
+@pytest.mark.parametrize("paid_end", ["lost", "stay"])
+def test_an_end_with_a_reward_stays_the_goal_where_rewards_come_alone(bound: Bound, paid_end: str) -> None:
+    shaper = bound(paid_end=paid_end, sample=False)
     assert forever(shaper, 1.0) == pytest.approx(0.0, abs=1e-6)
     for _ in range(50):
         rewards(shaper, 0.0, 0.0, 1.0)
@@ -310,13 +311,17 @@ def test_an_end_with_a_reward_stays_the_goal_where_rewards_come_alone(bound: Bou
     assert forever(shaper, 0.0) == pytest.approx(-1.0)
 
 
-def test_an_end_with_a_reward_is_as_bad_as_any_where_rewards_go_on(bound: Bound) -> None:
-    shaper = bound(paid_end="observed", sample=False)
+@pytest.mark.parametrize("paid_end", ["lost", "stay"])
+def test_an_end_with_a_reward_is_no_goal_where_rewards_go_on(bound: Bound, paid_end: str) -> None:
+    shaper = bound(paid_end=paid_end, sample=False)
     for _ in range(20):
         rewards(shaper, 0.0, *[1.0] * 20)
     runs = shaper.reward_runs
     assert (int(runs.went_on), int(runs.followed)) == (20 * 19, 20 * 19)
-    assert forever(shaper, 1.0) == pytest.approx(-380 / 381, abs=0.011)  # told to the device when it moves by 0.01
+    here = float(shaper.scale(shaper.success_rate(make_batch(torch.zeros(1, 1, 2)))))
+    assert here > -0.9  # it is known as a success
+    worst = {"lost": -1.0, "stay": here}[paid_end]
+    assert forever(shaper, 1.0) == pytest.approx(worst * 380 / 381, abs=0.011)  # the device is told of moves by 0.01
     assert forever(shaper, 0.0) == pytest.approx(-1.0)
     assert shaper.update(make_batch(torch.zeros(1, 1, 2)))["reward_lasts"].tolist() == runs.lasting.tolist()
 
@@ -328,7 +333,7 @@ def test_an_end_with_a_reward_is_as_bad_as_any_where_rewards_go_on(bound: Bound)
     )
 )
 def test_runs_of_rewards_are_those_that_a_list_shows(episodes: list[tuple[list[float], bool]]) -> None:
-    shaper = SASR(paid_end="observed")
+    shaper = SASR(paid_end="stay")
     shaper.bind(Host(observation_space=Box(-1.0, 1.0, (2,)), action_space=Box(-1.0, 1.0, (1,))))
     pairs = [pair for paid, _ in episodes for pair in itertools.pairwise(paid) if pair[0] > 0]
     for paid, cut_by_time in episodes:
@@ -340,7 +345,7 @@ def test_runs_of_rewards_are_those_that_a_list_shows(episodes: list[tuple[list[f
 
 
 def test_runs_end_where_an_episode_was_dropped_and_wait_where_a_step_is_not_valid(bound: Bound) -> None:
-    shaper = bound(paid_end="observed")
+    shaper = bound(paid_end="lost")
     rewards(shaper, 1.0, end=None)
     shaper.drop_episodes(torch.tensor([[True]]))
     rewards(shaper, 1.0, end=None)
@@ -475,7 +480,7 @@ def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:
         ({"draw": "episodes"}, "did you mean 'episode'"),
         ({"reward_scale": "large"}, "did you mean 'largest'"),
         ({"range_rule": "observe"}, "did you mean 'observed'"),
-        ({"paid_end": "observe"}, "did you mean 'observed'"),
+        ({"paid_end": "gaol"}, "did you mean 'goal'"),
     ],
 )
 def test_impossible_settings_raise_and_name_the_fix(options: dict[str, Any], message: str) -> None:

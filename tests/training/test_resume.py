@@ -40,7 +40,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "auto",
         draw="episode",
         range_rule="observed",
-        paid_end="observed",
+        paid_end="stay",
         reward_scale="mean",
         retention_rule="adaptive",
         weighting="discounted",

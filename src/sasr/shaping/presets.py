@@ -49,7 +49,7 @@ class SasrConfig:
     absorbing: bool = False
     """Go on paying after true termination: R_max for ever where the last reward was a success, R_min where not."""
     paid_end: PaidEnd = "goal"
-    """What such a success is worth: R_max, or observed: less, the more often reward was seen to follow reward."""
+    """What such a success is worth: R_max; or, the more rewards come in runs, R_min (lost) or its own f (stay)."""
     potential: bool = False
     """Pay the discounted gain in f from one state to the next, γ·f(s') − f(s), which leaves the best policy alone."""
     sample: bool = True

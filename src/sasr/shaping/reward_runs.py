@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sasr.experience.transition import Host, Transition
 
-PaidEnd = Literal["goal", "observed"]
+PaidEnd = Literal["goal", "lost", "stay"]
 NOTICED = 0.01
 """A share that moved by less than this is not worth a copy to the device."""
 

@@ -101,7 +101,7 @@ class SASR(CheckedModule):
         above, unit = config.reward_above, config.reward_scale
         self.observed_range = ObservedRange(host, reward_above=above) if config.range_rule == "observed" else None
         self.reward_scale = RewardScale(unit, host, reward_above=above) if unit != "fixed" else None
-        self.reward_runs = RewardRuns(host, reward_above=above) if config.paid_end == "observed" else None
+        self.reward_runs = RewardRuns(host, reward_above=above) if config.paid_end != "goal" else None
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
@@ -220,7 +220,7 @@ class SASR(CheckedModule):
     def earned(self, rate: Tensor, batch: Batch) -> Tensor:
         """F of success rates (P, B), and what goes on behind a true termination."""
         bonus = self.scale(rate)
-        return bonus + self._absorbed(batch) if self.config.absorbing else bonus
+        return bonus + self._absorbed(bonus, batch) if self.config.absorbing else bonus
 
     def success_rate(self, batch: Batch) -> Tensor:
         """Success rates (P, B) of the sampled states, drawn from Beta(N_S + 1, N_F + 1) (paper, section 4.1)."""
@@ -235,8 +235,7 @@ class SASR(CheckedModule):
 
     def counts(self, batch: Batch) -> Tensor:
         """Ñ_S and Ñ_F of the sampled states, (P, B, 2)."""
-        states = self._batch_states(batch)
-        return self.ledger.counts(states)
+        return self.ledger.counts(self._batch_states(batch))
 
     def scale(self, rate: Tensor) -> Tensor:
         """f: a success rate in [0, 1] mapped linearly to [R_min, R_max]."""
@@ -251,7 +250,7 @@ class SASR(CheckedModule):
         shift = self.observed_range.shift[:, None]
         return shift * (high - low), (shift + 1.0) * (high - low)
 
-    def _absorbed(self, batch: Batch) -> Tensor:
+    def _absorbed(self, bonus: Tensor, batch: Batch) -> Tensor:
         """What the state behind a true termination would go on earning: Σ_{t≥1} γᵗ·f = γ/(1 − γ)·f.
 
         Without it a negative range rewards dying early, and a positive one lingering beside the goal.
@@ -260,7 +259,8 @@ class SASR(CheckedModule):
         won = batch.reward > self.config.reward_above
         low, high = self._range()
         if self.reward_runs is not None:
-            high = high - self.reward_runs.lasting[:, None] * (high - low)
+            worst = low if self.config.paid_end == "lost" else bonus
+            high = high - self.reward_runs.lasting[:, None] * (high - worst)
         forever = torch.where(won, high, low) * (gamma / (1.0 - gamma))
         return torch.where(batch.terminated.bool(), forever, 0.0)
 
