@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from sasr.cli import comparing, gridding
 from sasr.experiments.estimate import examine
 from sasr.experiments.runners.pool import Room
 from sasr.records.metrics import read_metrics
-from sasr.report.store import read_results
+from sasr.report.store import read_result, read_results, write_result
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS, cells
 from tests.report.synthetic import make_result
@@ -114,16 +115,7 @@ def test_a_result_is_saved_as_soon_as_its_cells_are_done(
 
 
 def test_what_was_stopped_is_saved_as_far_as_it_came(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "100000", *FLAGS, "--seeds", "3,5")
-    command = [sys.executable, "-m", "sasr", *flags, "--population", "1", "--jobs", "2", "--save-stopped"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            await_evaluations(here / "grid", cells=2, count=2)
-            process.send_signal(signal.SIGTERM)
-            output, _ = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == 130, output
+    output = stopped_after_two_evaluations(here)
     (result,) = read_results(here / "results").results
     assert sorted(seed.seed for seed in result.seeds) == [3, 5]
     assert 200 <= result.steps < 100_000
@@ -131,16 +123,36 @@ def test_what_was_stopped_is_saved_as_far_as_it_came(here: Path, capsys: pytest.
     assert f"{result.steps:,} of 100,000 steps" in " ".join(output.split())
     assert result.remarks[0] == f"the first {result.steps:,} steps of runs of 100,000 that were stopped"
 
+    (path,) = (here / "results").iterdir()
+    write_result(replace(result, steps=50_000_000), here / "results")
+    output = stopped_after_two_evaluations(here)  # two more
+    assert f"steps of {Path('results', path.name)}, which has 50,000,000" in " ".join(output.split())
+    assert read_result(path).steps == 50_000_000
 
-def await_evaluations(out: Path, *, cells: int, count: int) -> None:
-    """Wait until so many cells have so many evaluations each."""
-    late = time.monotonic() + 120
-    while time.monotonic() < late:
-        runs = list(out.glob("cells/*/metrics.jsonl"))
-        if len(runs) == cells and all(own.read_text().count('"kind": "evaluation"') >= count for own in runs):
-            return
-        time.sleep(0.2)
-    raise AssertionError(f"{out} has no {cells} cells with {count} evaluations after two minutes")
+
+def stopped_after_two_evaluations(here: Path) -> str:
+    """What a grid of two cells says that is stopped."""
+    flags = ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "100000", *FLAGS, "--seeds", "3,5")
+    command = [sys.executable, "-m", "sasr", *flags, "--population", "1", "--jobs", "2", "--save-stopped"]
+    before = max(evaluations(here), default=0)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            late = time.monotonic() + 120
+            while len(counts := evaluations(here)) < 2 or min(counts) < before + 2:
+                assert time.monotonic() < late, counts
+                time.sleep(0.2)
+            process.send_signal(signal.SIGTERM)
+            output, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130, output
+    return output
+
+
+def evaluations(here: Path) -> list[int]:
+    """How many each cell has."""
+    runs = (here / "grid").glob("cells/*/metrics.jsonl")
+    return [own.read_text().count('"kind": "evaluation", "step"') for own in runs]
 
 
 @pytest.mark.parametrize(

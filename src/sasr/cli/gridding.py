@@ -22,7 +22,7 @@ from sasr.experiments.runners.protocol import Runner
 from sasr.experiments.view import GridView, span
 from sasr.report.collect import told_apart
 from sasr.report.runs import from_run, is_run
-from sasr.report.store import Result, cut_short, write_result
+from sasr.report.store import Result, cut_short, read_result, write_result
 
 
 def examine_all(cells: Sequence[Cell], console: Console) -> dict[str, Footprint]:
@@ -132,11 +132,16 @@ def _save(grid: Grid, results: Path, console: Console, save_stopped: bool) -> No
         console.print(Text(f"saved: {path}"), soft_wrap=True)
     for kind, cell in _unfinished(grid).items():
         found = _so_far(grid, kind) if save_stopped else None
-        if found is None:
-            console.print(Text(f"not saved: {cell.method.name} on {cell.task}, which is not complete", "yellow"))
-        else:
+        line = f"not saved: {cell.method.name} on {cell.task}, which is not complete"
+        if found is not None and (known := _steps_stored(results / found.filename)) >= found.steps:
+            line = f"not saved: {found.steps:,} steps of {results / found.filename}, which has {known:,}"
+        elif found is not None:
             line = f"saved: {write_result(found, results)}, {found.steps:,} of {cell.steps:,} steps"
-            console.print(Text(line, "yellow"), soft_wrap=True)
+        console.print(Text(line, "yellow"), soft_wrap=True)
+
+
+def _steps_stored(path: Path) -> int:
+    return read_result(path).steps if path.exists() else 0
 
 
 def _so_far(grid: Grid, kind: str) -> Result | None:
