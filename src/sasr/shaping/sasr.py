@@ -46,7 +46,6 @@ class SASR(CheckedModule):
     compilable = ("earned",)
     segmenter: Segmenter
     ledger: Ledger
-    retention_streams: MemberStreams
     beta_streams: MemberStreams
     balance: Balance | None
     episode_draws: EpisodeDraws | None
@@ -235,7 +234,8 @@ class SASR(CheckedModule):
 
     def counts(self, batch: Batch) -> Tensor:
         """Ñ_S and Ñ_F of the sampled states, (P, B, 2)."""
-        return self.ledger.counts(self._batch_states(batch))
+        states = self._batch_states(batch)
+        return self.ledger.counts(states)
 
     def scale(self, rate: Tensor) -> Tensor:
         """f: a success rate in [0, 1] mapped linearly to [R_min, R_max]."""
