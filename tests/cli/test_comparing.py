@@ -114,7 +114,7 @@ def test_a_result_is_saved_as_soon_as_its_cells_are_done(
     assert len(result.seeds[0].final) == 2
 
 
-def test_what_was_stopped_is_saved_as_far_as_it_came(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_stopped_is_saved_as_far_as_it_came(here: Path) -> None:
     output = stopped_after_two_evaluations(here)
     (result,) = read_results(here / "results").results
     assert sorted(seed.seed for seed in result.seeds) == [3, 5]

@@ -188,7 +188,7 @@ class Result:
 def cut_short(result: Result) -> Result | None:
     """What stopped runs have in common: their curves up to the last point that every planned seed has; None without.
 
-    The result is one of runs of that length, so that it is compared with others up to there, and says that it is not.
+    The result is one of runs of that length, so that others are compared with it up to there; a note says so.
     """
     curves = {own.seed: own.steps for own in result.seeds}
     shared = [set(curves.get(seed, ())) for seed in result.planned]
