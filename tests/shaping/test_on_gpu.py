@@ -70,6 +70,7 @@ def test_replayed_graph_draws_fresh_numbers_every_time(preset: str) -> None:
         {"draw": "episode"},
         {"reward_scale": "mean", "sample": False},
         {"range_rule": "observed", "sample": False},
+        {"weight_rule": "failures", "sample": False},
         {"paid_end": "lost", "sample": False},
         {"paid_end": "stay", "sample": False},
         {"retention_rule": "adaptive", "retention": 0.5, "sample": False},

@@ -30,6 +30,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"reward_scale": "largest"},
     {"range_rule": "observed"},
     {"range_rule": "observed", "absorbing": False},
+    {"weight_rule": "failures"},
     {"paid_end": "lost"},
     {"paid_end": "stay", "range_rule": "observed", "draw": "episode"},
     {"retention_rule": "adaptive"},
@@ -355,6 +356,32 @@ def test_runs_end_where_an_episode_was_dropped_and_wait_where_a_step_is_not_vali
     assert (int(shaper.reward_runs.went_on), int(shaper.reward_runs.followed)) == (1, 1)
 
 
+# ------------------------------------------------------------------------------ a weight that follows failures
+
+
+@settings(max_examples=40, deadline=None)
+@given(episodes=st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=8))
+def test_the_weight_is_that_of_the_share_of_failed_states(episodes: list[tuple[int, bool]]) -> None:
+    host = Host(observation_space=Box(-1.0, 1.0, (2,)), action_space=Box(-1.0, 1.0, (1,)))
+    fixed, following = (SASR(weight_rule=rule, retention=1.0, sample=False) for rule in ("fixed", "failures"))
+    for shaper in (fixed, following):
+        shaper.bind(host)
+        for seed, (length, won) in enumerate(episodes):
+            play(shaper, length, seed=seed, reward=float(won), end="truncated")
+    failed = sum(length for length, won in episodes if not won)
+    share = (failed + 1) / (sum(length for length, _ in episodes) + 1)
+    for terminated in (False, True):
+        batch = make_batch(a_batch(), terminated=terminated)
+        torch.testing.assert_close(following.shape(batch), share * fixed.shape(batch))
+
+
+def test_each_member_is_weighed_by_its_own_failures(bound: Bound) -> None:
+    shaper = bound(weight_rule="failures", seeds=(1, 2), retention=1.0)
+    shaper.add_trajectory(torch.randn(9, 2), success=True, member=0)
+    shaper.add_trajectory(torch.randn(9, 2), success=False, member=1)
+    assert shaper.ledger.failure_share.flatten().tolist() == pytest.approx([0.1, 1.0])
+
+
 # ------------------------------------------------------------------------------ retention that adapts
 
 
@@ -481,6 +508,7 @@ def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:
         ({"reward_scale": "large"}, "did you mean 'largest'"),
         ({"range_rule": "observe"}, "did you mean 'observed'"),
         ({"paid_end": "gaol"}, "did you mean 'goal'"),
+        ({"weight_rule": "failure"}, "did you mean 'failures'"),
     ],
 )
 def test_impossible_settings_raise_and_name_the_fix(options: dict[str, Any], message: str) -> None:

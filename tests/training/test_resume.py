@@ -41,6 +41,7 @@ RUNS: dict[str, dict[str, Any]] = {
         draw="episode",
         range_rule="observed",
         paid_end="stay",
+        weight_rule="failures",
         reward_scale="mean",
         retention_rule="adaptive",
         weighting="discounted",

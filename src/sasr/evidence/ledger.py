@@ -12,7 +12,7 @@ from sasr.evidence.bandwidth import Bandwidth, LinearSchedule, choose_bandwidth
 from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
 from sasr.evidence.kernels import Kernel
 from sasr.evidence.normaliser import StateNormaliser
-from sasr.experience.retained import OUTCOMES, ReplayFlags, Retained, StatePool
+from sasr.experience.retained import FAILURE, OUTCOMES, ReplayFlags, Retained, StatePool
 from sasr.experience.transition import sent
 
 Scaling = Literal["sum", "density"]
@@ -153,6 +153,11 @@ class Ledger(nn.Module):
             # Paper, equation for Ñ_X: N/|D_X| · Σ K, with N all states observed so far.
             total = total * (self.observed[:, None, None] / self.estimator.amount[:, None, :])
         return total
+
+    @property
+    def failure_share(self) -> Tensor:
+        """The share of each member's retained states that are of failures, (P, 1); 1 while there are none at all."""
+        return (self.estimator.size[:, FAILURE:] + 1.0) / (self.estimator.size.sum(1, keepdim=True) + 1.0)
 
     def _is_due(self, member: int) -> bool:
         if isinstance(self.bandwidth, LinearSchedule):

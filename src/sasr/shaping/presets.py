@@ -22,11 +22,13 @@ from sasr.shaping.reward_runs import PaidEnd
 from sasr.shaping.reward_scale import RewardScaleName
 
 DrawName = Literal["state", "episode"]
+WeightRule = Literal["fixed", "failures"]
 CHOICES = {
     "draw": DrawName,
     "paid_end": PaidEnd,
     "range_rule": RangeRule,
     "reward_scale": RewardScaleName,
+    "weight_rule": WeightRule,
     "weighting": WeightingName,
 }
 PresetName = Literal["auto", "paper", "authors"]
@@ -38,6 +40,8 @@ class SasrConfig:
 
     reward_weight: float = 0.6
     """Weight λ of the shaped reward."""
+    weight_rule: WeightRule = "fixed"
+    """Keep λ as it is, or multiply it by the share of failures in the evidence: what always succeeds needs no help."""
     reward_min: float = 0.0
     """R_min, the shaped reward of a state that always failed."""
     reward_max: float = 1.0

@@ -29,9 +29,9 @@ class RewardRuns(nn.Module):
     told: Tensor  # (P,) float32, what is in force
     lasting: Tensor  # (P,) float32 the same on the host's device, where captured graphs read it
 
-    def __init__(self, host: Host, *, reward_above: float) -> None:
+    def __init__(self, rule: PaidEnd, host: Host, *, reward_above: float) -> None:
         super().__init__()
-        self.reward_above = reward_above
+        self.rule, self.reward_above = rule, reward_above
         self.register_buffer("open_paid", torch.zeros((host.members, host.envs), dtype=torch.bool))
         self.register_buffer("went_on", torch.zeros(host.members, dtype=torch.int64))
         self.register_buffer("followed", torch.zeros(host.members, dtype=torch.int64))
@@ -54,6 +54,11 @@ class RewardRuns(nn.Module):
         if moved.any():
             told[moved] = share[moved]
             self.lasting.copy_(self.told)
+
+    def worth(self, bonus: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
+        """What going on for ever behind an end with a reward is worth, of f from `low` to `high`; `bonus` is (P, B)."""
+        cut_off = {"goal": high, "lost": low, "stay": bonus}[self.rule]
+        return high - self.lasting[:, None] * (high - cut_off)
 
     def drop(self, broken: Tensor) -> None:
         """The episodes (P, E) under way ended without an end: what would have followed, nobody knows."""

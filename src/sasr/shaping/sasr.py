@@ -97,10 +97,10 @@ class SASR(CheckedModule):
         self.balance = Balance(config.retention, members) if config.retention_rule == "adaptive" else None
         self.beta_streams = MemberStreams(host.seeds, "beta", device)
         self.episode_draws = EpisodeDraws(host) if config.draw == "episode" else None
-        above, unit = config.reward_above, config.reward_scale
+        above, unit, end = config.reward_above, config.reward_scale, config.paid_end
         self.observed_range = ObservedRange(host, reward_above=above) if config.range_rule == "observed" else None
         self.reward_scale = RewardScale(unit, host, reward_above=above) if unit != "fixed" else None
-        self.reward_runs = RewardRuns(host, reward_above=above) if config.paid_end != "goal" else None
+        self.reward_runs = RewardRuns(end, host, reward_above=above) if end != "goal" else None
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
@@ -214,7 +214,8 @@ class SASR(CheckedModule):
         bonus = self._gained(batch) if self.config.potential else self.earned(self.success_rate(batch), batch)
         if self.reward_scale is not None:
             bonus = bonus * self.reward_scale.in_force[:, None]
-        return self.config.reward_weight * bonus
+        weight = self.config.reward_weight
+        return weight * (self.ledger.failure_share if self.config.weight_rule == "failures" else 1.0) * bonus
 
     def earned(self, rate: Tensor, batch: Batch) -> Tensor:
         """F of success rates (P, B), and what goes on behind a true termination."""
@@ -259,8 +260,7 @@ class SASR(CheckedModule):
         won = batch.reward > self.config.reward_above
         low, high = self._range()
         if self.reward_runs is not None:
-            worst = low if self.config.paid_end == "lost" else bonus
-            high = high - self.reward_runs.lasting[:, None] * (high - worst)
+            high = self.reward_runs.worth(bonus, low, high)
         forever = torch.where(won, high, low) * (gamma / (1.0 - gamma))
         return torch.where(batch.terminated.bool(), forever, 0.0)
 
