@@ -18,7 +18,7 @@ def ant() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def mountain_car() -> np.ndarray:
-    return random_rollout(make("MountainCarContinuous-v0"), 3000).states
+    return random_rollout(make("MountainCarContinuous-v0"), 6000).states
 
 
 def test_authors_is_noise_on_ant_and_auto_is_signal(ant: np.ndarray) -> None:

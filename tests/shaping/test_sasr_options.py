@@ -67,9 +67,10 @@ def a_batch(members: int = 1, *, seed: int = 9, size: int = 40) -> Tensor:
 # ------------------------------------------------------------------------------ what holds for all of them
 
 
-def test_no_preset_turns_an_option_on() -> None:
+def test_no_preset_turns_an_option_on_but_the_default_the_two_it_names() -> None:
+    assert {"paid_end": "stay", "weight_rule": "failures"}.items() <= vars(PRESETS["auto"]).items()
     for option in OPTIONS:
-        for name in option.keys() - {"absorbing", "estimator"}:
+        for name in option.keys() - {"absorbing", "estimator", "paid_end", "weight_rule"}:
             assert all(getattr(config, name) != option[name] for config in PRESETS.values())
 
 
@@ -124,7 +125,7 @@ def test_options_that_are_off_add_nothing_to_a_checkpoint(bound: Bound) -> None:
     }
     expected = {f"{part}.{name}" for part, names in own.items() for name in names.split()}
     expected |= {f"ledger.{part}{name}" for part, names in ledger.items() for name in names.split()}
-    assert set(bound().state_dict()) == expected
+    assert set(bound(paid_end="goal").state_dict()) == expected
 
 
 class NoReading(TorchDispatchMode):
@@ -237,7 +238,7 @@ def ends(shaper: SASR, *, reward: list[float], count: int = 1, end: str = "termi
 
 
 def test_the_range_lies_below_zero_where_success_ends_and_above_where_failure_does(bound: Bound) -> None:
-    shaper = bound(range_rule="observed", seeds=(1, 2), reward_weight=1.0, estimator="exact")
+    shaper = bound(range_rule="observed", seeds=(1, 2), reward_weight=1.0, weight_rule="fixed", estimator="exact")
     unknown = make_batch(torch.full((2, 3000, 2), 50.0))
 
     def bounds() -> Tensor:
@@ -302,7 +303,7 @@ def forever(shaper: SASR, reward: float) -> float:
 
 @pytest.mark.parametrize("paid_end", ["lost", "stay"])
 def test_an_end_with_a_reward_stays_the_goal_where_rewards_come_alone(bound: Bound, paid_end: str) -> None:
-    shaper = bound(paid_end=paid_end, sample=False)
+    shaper = bound(paid_end=paid_end, weight_rule="fixed", sample=False)
     assert forever(shaper, 1.0) == pytest.approx(0.0, abs=1e-6)
     for _ in range(50):
         rewards(shaper, 0.0, 0.0, 1.0)
@@ -314,7 +315,7 @@ def test_an_end_with_a_reward_stays_the_goal_where_rewards_come_alone(bound: Bou
 
 @pytest.mark.parametrize("paid_end", ["lost", "stay"])
 def test_an_end_with_a_reward_is_no_goal_where_rewards_go_on(bound: Bound, paid_end: str) -> None:
-    shaper = bound(paid_end=paid_end, sample=False)
+    shaper = bound(paid_end=paid_end, weight_rule="fixed", sample=False)
     for _ in range(20):
         rewards(shaper, 0.0, *[1.0] * 20)
     runs = shaper.reward_runs
@@ -449,7 +450,7 @@ def test_a_potential_adds_to_a_return_what_depends_on_its_ends_alone(draw: str, 
     """Σ γᵗ·(γ·f(s_{t+1}) − f(s_t)) = γᵀ·f(s_T) − f(s_0), and −f(s_0) where the episode truly ends."""
     shaper, batch = bound(potential=True, absorbing=absorbing, draw=draw, discount=0.9), walk(12)
     history(shaper)
-    weight = shaper.config.reward_weight
+    weight = shaper.config.reward_weight * shaper.ledger.failure_share[0, 0]
     first = weight * shaper.scale(shaper.success_rate(batch))[0, 0]
     last = weight * shaper.scale(shaper.success_rate(make_batch(batch.next_obs)))[0, -1]
     gamma = 0.9 ** torch.arange(12)
@@ -466,7 +467,7 @@ def test_a_potential_goes_on_exactly_as_an_absorbing_state_would(bound: Bound) -
     for forever in (-1.0, 0.0, 0.7):
         by_hand = 0.9 * forever - f + float((0.9**steps * (0.9 * forever - forever)).sum())
         found = float(shaper.shape(batch._replace(terminated=torch.tensor([[True]]))))
-        assert found == pytest.approx(shaper.config.reward_weight * by_hand, abs=1e-5)
+        assert found == pytest.approx(float(shaper.ledger.failure_share) * by_hand, abs=1e-5)
 
 
 def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:

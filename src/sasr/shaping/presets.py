@@ -158,13 +158,16 @@ PRESETS: dict[str, SasrConfig] = {
         truncation_is_terminal=True,
     ),
     # Measured in docs/mechanism.md: the kernel must see the state, and an always-positive bonus is paid for lingering.
+    # Failures set the weight, and an end that cuts lasting rewards off is no goal: docs/results/default.md.
     "auto": SasrConfig(
-        reward_weight=0.3,
+        reward_weight=1.0,
+        weight_rule="failures",
         reward_min=-1.0,
         reward_max=0.0,
         absorbing=True,
+        paid_end="stay",
         standardise=True,
-        bandwidth="dimension",
+        bandwidth="neighbours",
     ),
 }
 

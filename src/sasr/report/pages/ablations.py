@@ -84,12 +84,14 @@ def plan_page(store: Store, name: str, about: str) -> Page | None:
         task: [own for method in names if (own := both.cell(task, method))] for task in tasks
     }
     rows = {task: rows_of(own, base=base) for task, own in found.items()}
-    beside = [f"`{own}`" for own in order[1:] if own in built_in_methods()]
-    compared = f"; {' and '.join(beside)} are there to compare with. Every" if beside else ", every"
+    beside = [
+        f"`{own}` (the default)" if own == "sasr" else f"`{own}`" for own in order[1:] if own in built_in_methods()
+    ]
+    but = f", but for {', '.join(beside)}, to compare with" if beside else ""
     lines = [
         f"# {about}",
         "",
-        f"`results/plans/{name}.toml`: `{base}` is the default{compared} other row changes in it what its name says.",
+        f"`results/plans/{name}.toml`: every row changes in `{base}` what its name says{but}.",
         "",
     ]
     pictures = []
@@ -104,8 +106,8 @@ def plan_page(store: Store, name: str, about: str) -> Page | None:
                 f"Return of evaluations, mean ± standard error over seeds: `{base}`, changed."
             )
         lines += [table.to_markdown(), *_closing(found[task])]
-    known = {f"{task}/{row.method}": row for task, lot in rows.items() for row in lot}
-    lines += in_short(store.notes, file_name(name), known)
+    quoted = {f"{task}/{row.method}": row for task, lot in rows.items() for row in lot}
+    lines += in_short(store.notes, file_name(name), quoted)
     return Page(name=file_name(name), lines=lines, pictures=tuple(pictures))
 
 
