@@ -55,9 +55,13 @@ def test_plans_can_be_run_and_those_that_take_the_default_apart_change_its_setti
     plans = {path.stem: read_plan(path) for path in (ROOT / "results" / "plans").glob("*.toml")}
     assert [name for name, plan in plans.items() if takes_apart(plan)] == ["default"]
     methods = methods_of(plans["default"])
-    assert next(iter(methods)) == "sasr"
-    beaten = ("sasr", "sac", "sasr-authors")  # the default itself, and what it is measured against
-    assert all(own.shaper_settings for name, own in methods.items() if name not in beaten)
+    assert next(iter(methods)) == "start"
+    start = methods["start"].shaper_settings
+    beaten = ("start", "sasr", "sac", "sasr-authors")  # where it began, the default, and what it is measured against
+    for name, own in methods.items():
+        if name not in beaten:
+            assert own.shaper_settings.keys() >= start.keys()
+            assert own.shaper_settings != start
 
 
 def test_the_authors_curves_have_few_points_and_names_that_are_ours() -> None:
@@ -196,6 +200,29 @@ def test_runs_of_unequal_length_are_compared_by_their_common_part_only(store: Pa
     assert row["P(area \\> sac)"] != "–"
 
 
+def test_a_short_run_of_a_third_method_cuts_no_area_off_but_its_own(store: Path) -> None:
+    before = table_row(text_of(store, "MountainCar"), "sasr")
+    assert before["area to 10,000 [95 %]"] != "–"
+    write_result(make_result("MountainCar", "rnd", seeds=8, steps=5_000, level=0.7), store)
+    page = text_of(store, "MountainCar")
+    ours, short = table_row(page, "sasr"), table_row(page, "rnd")
+    assert ours["area to 10,000 [95 %]"] == before["area to 10,000 [95 %]"]
+    assert (short["area to 10,000 [95 %]"], short["P(final \\> sac)"]) == ("–", "–")
+    found = read_store(store).main
+    cut = {}
+    for method in ("rnd", "sac"):
+        seeds = found.cell("MountainCar", method).seeds
+        points = [[(x, y) for x, y in zip(own.steps, own.returns, strict=True) if x <= 5_000] for own in seeds]
+        cut[method] = np.array([np.trapezoid(*np.array(own).T[::-1]) for own in points])
+    assert short["P(area \\> sac)"].startswith(f"{(cut['rnd'][:, None] > cut['sac']).mean():.2f} [")
+
+
+def test_only_runs_of_the_same_length_have_a_best(store: Path) -> None:
+    assert re.search(r"\| \*\*[01]\.\d\d ± ", text_of(store, "MountainCar"))
+    write_result(make_result("MountainCar", "rnd", seeds=8, steps=5_000, level=0.7), store)
+    assert not re.search(r"\| \*\*\d", text_of(store, "MountainCar"))
+
+
 def test_notes_are_filled_in_from_the_store(store: Path) -> None:
     (store / "notes").mkdir()
     note = store / "notes" / "MountainCar.md"
@@ -237,19 +264,20 @@ def test_the_folders_readme_lists_every_placeholder(store: Path) -> None:
 def test_results_go_where_their_names_folders_and_commands_say(store: Path) -> None:
     shutil.copytree(ROOT / "results" / "plans", store / "plans")
     write_result(make_result("HumanKeep", "h=0.01", level=50.0), store)
-    write_result(make_result("HumanKeep", "raw kernel", level=50.0), store)
+    for method in ("raw kernel", "start"):
+        write_result(make_result("HumanKeep", method, level=50.0), store)
     write_result(make_result("AntStand", "sasr", seeds=1, wall_seconds=10.0), store / "cost")
     write_result(make_result("AntStand", "rnd", seeds=1, wall_seconds=15.0), store / "cost")
     write_result(make_result("AntStand", "sac", command="sasr compare --save rff-on-off"), store)
     groups = {name: [own.method for own in found.results] for name, found in read_store(store).groups.items()}
     assert groups["ablation-bandwidth"] == ["h=0.01"]
-    assert groups["default"] == ["raw kernel"]
+    assert groups["default"] == ["raw kernel", "start"]
     assert groups["cost"] == ["rnd", "sasr"]
     assert groups["rff-on-off"] == ["sac"]
     assert len(groups[MAIN]) == 6
     pages = {page.name: page for page in pages_of(store)}
     assert "| HumanKeep, paper | 194.9 ± 0.0 |" in pages["ablations"].text
-    assert table_row(pages["default"].text, "raw kernel")["P(final \\> sasr)"] != "–"
+    assert table_row(pages["default"].text, "raw kernel")["P(final \\> start)"] != "–"
     assert table_row(pages["costs"].text, "AntStand")["rnd"] == "1.50"
     assert table_row(pages["costs"].text, "AntStand, paper")["rnd"] == "1.11"
     for page in (pages["ablations"], pages["default"]):

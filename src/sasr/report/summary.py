@@ -78,10 +78,16 @@ def summarise(found: Collection, *, seed: int = 0, draws: int = stats.DRAWS) -> 
     return Summary(tasks, methods, cells, scale, aggregates)
 
 
-def cells_of(found: Collection, *, seed: int = 0, draws: int = stats.DRAWS) -> dict[tuple[str, str], Cell]:
-    """The figures of every method on every task, without those over all tasks, which take longer."""
+def cells_of(
+    found: Collection, *, until: int | None = None, seed: int = 0, draws: int = stats.DRAWS
+) -> dict[tuple[str, str], Cell]:
+    """The figures of every method on every task, without those over all tasks, which take longer.
+
+    Areas are taken up to where the shortest run of a task was to end, or to `until`, which shorter ones have none to.
+    """
     scale = _scales(found)
-    ends = {task: min(own.steps for own in found.results if own.task == task) for task in found.tasks}
+    shortest = {task: min(own.steps for own in found.results if own.task == task) for task in found.tasks}
+    ends = shortest if until is None else dict.fromkeys(found.tasks, until)
     return {(own.task, own.method): _cell(own, ends[own.task], scale[own.task], seed, draws) for own in found.results}
 
 

@@ -68,25 +68,24 @@ def _section(store: Store, name: str, found: Collection) -> tuple[list[str], Pic
     return [*lines, *_closing(found.results)], picture
 
 
-def plan_page(store: Store, name: str, about: str) -> Page | None:
-    """The page of a plan: its first method, and others that change one thing in it; None without results."""
-    plan, group = store.plans[name], store.groups[name]
-    if not group.results:
-        return None
+def plan_rows(store: Store, name: str) -> dict[str, list[Row]]:
+    """The rows of a plan's page by task: its methods in its order, then results that it no longer has a method for."""
+    plan, group, both = store.plans[name], store.groups[name], _with_main(store, name)
     order = list(methods_of(plan))
-    base = order[0]
     tasks = [task for task in dict.fromkeys(cell.task for cell in plan.cells) if task in group.tasks]
     tasks += [task for task in group.tasks if task not in tasks]
-    # The plan's built-in methods are the main comparison's, unless the plan's own folder has them.
-    both = Collection([*group.results, *(own for own in store.main.results if own.method in order)])
     names = order + [own for own in group.methods if own not in order]
-    found: dict[str, list[Result]] = {
-        task: [own for method in names if (own := both.cell(task, method))] for task in tasks
-    }
-    rows = {task: rows_of(own, base=base) for task, own in found.items()}
-    beside = [
-        f"`{own}` (the default)" if own == "sasr" else f"`{own}`" for own in order[1:] if own in built_in_methods()
-    ]
+    found = {task: [own for method in names if (own := both.cell(task, method))] for task in tasks}
+    return {task: rows_of(own, base=order[0]) for task, own in found.items()}
+
+
+def plan_page(store: Store, name: str, about: str, rows: Mapping[str, list[Row]]) -> Page | None:
+    """The page of a plan: its first method, and others that change one thing in it; None without results."""
+    if not rows:
+        return None
+    base, *others = methods_of(store.plans[name])
+    known = [own for own in others if own in built_in_methods()]
+    beside = [f"`{own}` (the default)" if own == "sasr" else f"`{own}`" for own in known]
     but = f", but for {', '.join(beside)}, to compare with" if beside else ""
     lines = [
         f"# {about}",
@@ -94,21 +93,28 @@ def plan_page(store: Store, name: str, about: str) -> Page | None:
         f"`results/plans/{name}.toml`: every row changes in `{base}` what its name says{but}.",
         "",
     ]
+    both = _with_main(store, name)
     pictures = []
     for task, lot in rows.items():
         table = method_table(lot, title="Final and over the whole run", base=base)
         lines += [f"## {task}", ""]
-        changes = {own: _pair(both, task, base, own) for own in names if own != base and both.cell(task, own)}
+        changes = {row.method: _pair(both, task, base, row.method) for row in lot if row.method != base}
         drawn = {own: pair for own, pair in changes.items() if len(pair) == 2}
         if drawn:
             pictures.append(_changes_picture(f"{file_name(name)}-{file_name(task)}", drawn))
             lines += pictures[-1].markdown(
                 f"Return of evaluations, mean ± standard error over seeds: `{base}`, changed."
             )
-        lines += [table.to_markdown(), *_closing(found[task])]
+        lines += [table.to_markdown(), *_closing([row.result for row in lot])]
     quoted = {f"{task}/{row.method}": row for task, lot in rows.items() for row in lot}
     lines += in_short(store.notes, file_name(name), quoted)
     return Page(name=file_name(name), lines=lines, pictures=tuple(pictures))
+
+
+def _with_main(store: Store, name: str) -> Collection:
+    """A plan's results; its built-in methods are the main comparison's, unless the plan's own folder has them."""
+    order = methods_of(store.plans[name])
+    return Collection([*store.groups[name].results, *(own for own in store.main.results if own.method in order)])
 
 
 def _changes_picture(name: str, changes: Mapping[str, Mapping[str, Sequence[SeedResult]]]) -> Picture:

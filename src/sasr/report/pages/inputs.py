@@ -102,11 +102,11 @@ def methods_of(plan: Plan) -> dict[str, Method]:
 
 
 def takes_apart(plan: Plan) -> bool:
-    """Whether a plan's own methods are all variants of its first one, a built-in SASR; others add to the comparison."""
+    """Whether a plan's own methods are all variants of its first one, a SASR; others add to the comparison."""
     first, *others = methods_of(plan).values()
     own = [method for method in others if method.name not in built_in_methods()]
     alike = all((method.shaper, method.agent) == (first.shaper, first.agent) for method in own)
-    return first.shaper == "sasr" and first.name in built_in_methods() and bool(own) and alike
+    return first.shaper == "sasr" and bool(own) and alike
 
 
 def authors_name(method: Method, curves: Iterable[str]) -> str:

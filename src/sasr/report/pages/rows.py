@@ -18,6 +18,8 @@ from sasr.report.tables import Entry, Table, digits_for
 
 FINAL, AUTHORS = "final, mean ± s.e.", "authors' curve there"
 """Headings of columns."""
+DEFAULT = "sasr"
+"""The method that everything here is about."""
 
 
 class Row(NamedTuple):
@@ -66,7 +68,7 @@ def rows_of(
         paper: The paper's Table 1 by method.
         seed: Of all bootstrap intervals.
     """
-    found = cells_of(Collection(list(results)), seed=seed)
+    found = cells_of(Collection(list(results)), until=_area_until(results, base), seed=seed)
     cells = {own.method: found[own.task, own.method] for own in results}
     sizes = [abs(own) for cell in cells.values() for own in (cell.mean, cell.area) if math.isfinite(own)]
     rows = []
@@ -82,9 +84,9 @@ def rows_of(
                 area=stats.estimate([cell.areas], stats.mean_of_tasks, seed=seed) if len(cell.areas) else NOTHING,
                 reach=stats.median_steps(took, seed=seed) if known else NOTHING,
                 reached=int(np.isfinite(took).sum()) if known else 0,
-                # A longer run may end higher for no other reason; areas are all taken up to the shortest.
+                # A longer run may end higher for no other reason; areas are compared as far as both runs go.
                 better=_better(cell.scores, other.scores, seed) if other and _as_long(cell, other) else NOTHING,
-                better_area=_better(cell.areas, other.areas, seed) if other else NOTHING,
+                better_area=_better_area(cell, other, seed) if other else NOTHING,
                 authors=at(curve, cell.result.steps) if curve else math.nan,
                 paper=like_paper(method, paper or {}),
                 digits=digits_for(max(sizes, default=0.0)),
@@ -96,7 +98,7 @@ def rows_of(
 def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float = math.nan) -> Table:
     """Methods on one task with intervals; columns that nothing is known for are left out."""
     digits = rows[0].digits if rows else 2
-    end = min((row.result.steps for row in rows), default=0)
+    end = min((row.result.steps for row in rows if len(row.cell.areas)), default=0)
     reach = {f"steps to {threshold:g}": [_reach(row) for row in rows]} if not math.isnan(threshold) else {}
     columns: dict[str, list[Entry]] = {
         "seeds": [Entry(str(len(row.cell.scores))) for row in rows],
@@ -111,20 +113,24 @@ def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float
         "paper, Table 1": [Entry(row.paper, digits=digits) for row in rows],
     }
     kept = {name: own for name, own in columns.items() if any(_known(entry) for entry in own)}
-    best = max((row.cell.mean for row in rows if not math.isnan(row.cell.mean)), default=math.nan)
+    best = best_mean(rows)
     table = []
     for index, row in enumerate(rows):
         entries = [own[index] for own in kept.values()]
         first = list(kept).index(FINAL) if FINAL in kept else -1
-        entries = [
-            own._replace(best=place == first and own.value == best and len(rows) > 1)
-            for place, own in enumerate(entries)
-        ]
+        entries = [own._replace(best=place == first and own.value == best) for place, own in enumerate(entries)]
         table.append((Entry(row.method, mark=marks(row.cell)), *entries))
     notes = marks_told(rows, "see below")
     if AUTHORS in kept:
         notes += (f"{AUTHORS}: the mean return that they logged when they had taken as many steps as we.",)
     return Table(title=title, columns=("method", *kept), rows=tuple(table), notes=notes)
+
+
+def best_mean(rows: Sequence[Row]) -> float:
+    """The highest final return among several runs of the same length; NaN where a longer one could be it for that."""
+    if len(rows) < 2 or len({row.result.steps for row in rows}) > 1:
+        return math.nan
+    return max((row.cell.mean for row in rows if not math.isnan(row.cell.mean)), default=math.nan)
 
 
 def gaps_and_remarks(results: Iterable[Result]) -> list[str]:
@@ -178,6 +184,24 @@ def _better(ours: stats.Scores, theirs: stats.Scores, seed: int) -> Estimate:
     if not len(ours) or not len(theirs):
         return NOTHING
     return stats.probability_of_improvement([ours], [theirs], seed=seed)
+
+
+def _area_until(results: Sequence[Result], base: str) -> int | None:
+    """Up to where areas are taken: as far as half of the runs go, and the default, and what it is compared with.
+
+    So a short run or two of some variants do not cut off what is known of the others.
+    """
+    if not results:
+        return None
+    half = sorted((own.steps for own in results), reverse=True)[(len(results) - 1) // 2]
+    return min([half, *(own.steps for own in results if own.method in (base, DEFAULT))])
+
+
+def _better_area(ours: Cell, theirs: Cell, seed: int) -> Estimate:
+    if not len(ours.areas):
+        pair = cells_of(Collection([ours.result, theirs.result]), seed=seed)
+        ours, theirs = (pair[own.result.task, own.result.method] for own in (ours, theirs))
+    return _better(ours.areas, theirs.areas, seed)
 
 
 def _as_long(one: Cell, other: Cell) -> bool:

@@ -9,7 +9,7 @@ from sasr.report.figures import over_authors
 from sasr.report.pages.inputs import Store
 from sasr.report.pages.notes import in_short
 from sasr.report.pages.page import Page, Picture, curves_drawn, digest, file_name, provenance
-from sasr.report.pages.rows import Row, gaps_and_remarks, marks, marks_told, method_table, rows_of
+from sasr.report.pages.rows import Row, best_mean, gaps_and_remarks, marks, marks_told, method_table, rows_of
 from sasr.report.reference import Reference
 from sasr.report.tables import Entry, Table
 from sasr.tasks.catalogue import BY_NAME, VARIANTS, full_id
@@ -50,8 +50,8 @@ def placeholders(rows: Mapping[str, list[Row]], task: str = "") -> dict[str, Row
     return {row.method: row for row in rows.get(task, ())} | far
 
 
-def task_page(store: Store, task: str, rows: Mapping[str, list[Row]]) -> Page:
-    """The page of one task."""
+def task_page(store: Store, task: str, rows: Mapping[str, list[Row]], quoted: Mapping[str, Row]) -> Page:
+    """The page of one task; its note may quote rows of plans too, as TASK/METHOD."""
     own, threshold = rows[task], store.thresholds.get(task, math.nan)
     methods = {row.method: row.result.seeds for row in own if any(seed.steps for seed in row.result.seeds)}
     authors = authors_beside(store.reference.get(task, {}), methods)
@@ -80,7 +80,7 @@ def task_page(store: Store, task: str, rows: Mapping[str, list[Row]]) -> Page:
             "## Where the figures are from",
             "",
             *provenance(row.result for row in own),
-            *in_short(store.notes, file_name(task), placeholders(rows, task)),
+            *in_short(store.notes, file_name(task), {**quoted, **placeholders(rows, task)}),
         ],
         pictures=(picture,),
     )
@@ -115,14 +115,14 @@ def index_page(store: Store, rows: Mapping[str, list[Row]], others: Mapping[str,
 def _overview(rows: Mapping[str, list[Row]]) -> Table:
     lines = []
     for task, own in rows.items():
-        best = max((row.cell.mean for row in own if not math.isnan(row.cell.mean)), default=math.nan)
+        best = best_mean(own)
         for index, row in enumerate(own):
             cell, iqm = row.cell, row.cell.iqm
             lines.append(
                 (
                     Entry(f"[{task}]({file_name(task)}.md)" if index == 0 else ""),
                     Entry(row.method, mark=marks(cell)),
-                    Entry(cell.mean, cell.error, digits=row.digits, best=cell.mean == best and len(own) > 1),
+                    Entry(cell.mean, cell.error, digits=row.digits, best=cell.mean == best),
                     Entry(iqm.value, low=iqm.low, high=iqm.high, digits=row.digits),
                     Entry(str(len(cell.scores))),
                     Entry(f"{row.result.steps:,}"),

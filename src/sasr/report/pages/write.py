@@ -10,7 +10,7 @@ from pathlib import Path
 from sasr.errors import unknown_name
 from sasr.files import check_writable, write_whole
 from sasr.report.figures import png_data, save_png
-from sasr.report.pages.ablations import ablations_page, plan_page
+from sasr.report.pages.ablations import ablations_page, plan_page, plan_rows
 from sasr.report.pages.analyses import analysis_page
 from sasr.report.pages.costs import costs_page
 from sasr.report.pages.inputs import read_store
@@ -23,7 +23,9 @@ def pages_of(folder: str | Path) -> list[Page]:
     store = read_store(folder)
     rows = rows_by_task(store)
     about = {name: _about(Path(folder) / "plans" / f"{name}.toml") for name in store.plans}
-    made = [(plan_page(store, name, text), text) for name, text in about.items()]
+    plans = {name: plan_rows(store, name) for name in store.plans}
+    quoted = {f"{task}/{row.method}": row for own in plans.values() for task, lot in own.items() for row in lot}
+    made = [(plan_page(store, name, text, plans[name]), text) for name, text in about.items()]
     made += [
         (ablations_page(store), "the paper's six ablations"),
         (analysis_page(store), "where runs have been, and what they were paid for it"),
@@ -31,7 +33,7 @@ def pages_of(folder: str | Path) -> list[Page]:
     ]
     others = [(page, text) for page, text in made if page is not None]
     index = index_page(store, rows, {page.name: text for page, text in others})
-    pages = [index, *(task_page(store, task, rows) for task in rows), *(page for page, _ in others)]
+    pages = [index, *(task_page(store, task, rows, quoted) for task in rows), *(page for page, _ in others)]
     names = [page.name for page in pages]
     for name in (*store.notes, *(name for name in names if names.count(name) > 1)):
         if names.count(name) != 1:
