@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 
 import gymnasium as gym
@@ -17,6 +18,13 @@ from sasr import SASR, Batch, Host, Transition
 def _one_thread() -> None:
     # The suite runs two processes on two cores; more threads only wait for each other.
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _hears_ctrl_c() -> None:
+    # A shell starts background jobs deaf to Ctrl-C, and so would be all that the tests start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

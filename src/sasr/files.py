@@ -20,11 +20,11 @@ def write_whole(path: Path, data: str | bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-def check_writable(folder: Path) -> None:
-    """Make a folder and see that files can be put there; an error names the folder and the fix."""
+def check_writable(folder: Path, *, flag: str = "--out") -> None:
+    """Make a folder and see that files can be put there; an error names the folder and the flag that names another."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise ValueError(f"{folder} can't be written to ({error.strerror}); choose another place with --out") from None
+        raise ValueError(f"{folder} can't be written to ({error.strerror}); choose another place with {flag}") from None

@@ -91,7 +91,7 @@ def mapped(shaper: object, *, space: gym.Space | None = None, steps: int = 0, to
 def experienced() -> SASR:
     """SASR of two members that saw successes on the right and failures on the left."""
     car = gym.make("MountainCarContinuous-v0")
-    shaper = SASR("auto", retention=1.0)
+    shaper = SASR("auto", retention=1.0, bandwidth="dimension")
     shaper.bind(Host(observation_space=car.observation_space, action_space=car.action_space, seeds=(0, 1)))
     draw = torch.Generator().manual_seed(0)
     for member in range(2):

@@ -221,7 +221,7 @@ class Reading(NamedTuple):
 def write_result(result: Result, folder: str | Path) -> Path:
     """Put a result into a store, thinned; one of the same task, method and commit is replaced, all or nothing."""
     place = Path(folder)
-    check_writable(place)
+    check_writable(place, flag="--results")
     slim = replace(result, seeds=tuple(own.thinned() for own in result.seeds))
     path = place / result.filename
     write_whole(path, json.dumps(slim.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
@@ -260,7 +260,7 @@ def read_results(folder: str | Path) -> Reading:
 
 def check_store(folder: Path) -> None:
     """See that results can be added to a store: none of another version is in it, which this one might write over."""
-    check_writable(folder)
+    check_writable(folder, flag="--results")
     for problem in read_results(folder).problems:
         raise ValueError(
             f"{folder / problem.path}: {problem.text}; move it away, or choose another store with --results"
