@@ -116,7 +116,8 @@ def test_the_cost_tables_are_the_stored_ones(name: str) -> None:
 @pytest.mark.parametrize("page", ["README.md", "docs/stable-baselines3.md"])
 def test_the_mountain_car_table_is_the_stored_one(page: str) -> None:
     text = (ROOT / page).read_text()
-    for found in stored("mountain_car-16-cores")["figures"]["methods"].values():
+    both = [stored(f"mountain_car-{label}")["figures"]["methods"] for label in ("16-cores", "new-default")]
+    for found in (own for methods in both for own in methods.values()):
         figures = " | ".join(f"{mean:.2f} ± {error:.2f}" for mean, error in found["return_at"].values())
         assert f"| {figures} | {found['reached']} of 5 |" in text
 
