@@ -91,12 +91,12 @@ def mapped(shaper: object, *, space: gym.Space | None = None, steps: int = 0, to
 def experienced() -> SASR:
     """SASR of two members that saw successes on the right and failures on the left."""
     car = gym.make("MountainCarContinuous-v0")
-    shaper = SASR("auto", retention=1.0, bandwidth="dimension")
+    shaper = SASR("auto", retention=1.0)
     shaper.bind(Host(observation_space=car.observation_space, action_space=car.action_space, seeds=(0, 1)))
     draw = torch.Generator().manual_seed(0)
     for member in range(2):
         for success, middle in ((True, 0.4), (False, -0.9)):
-            states = torch.tensor([middle, 0.0]) + torch.randn(200, 2, generator=draw) * torch.tensor([0.1, 0.01])
+            states = torch.tensor([middle, 0.0]) + torch.randn(600, 2, generator=draw) * torch.tensor([0.1, 0.01])
             shaper.add_trajectory(states, success=success, member=member)
     return shaper
 

@@ -67,11 +67,14 @@ def a_batch(members: int = 1, *, seed: int = 9, size: int = 40) -> Tensor:
 # ------------------------------------------------------------------------------ what holds for all of them
 
 
-def test_no_preset_turns_an_option_on_but_the_default_the_two_it_names() -> None:
-    assert {"paid_end": "stay", "weight_rule": "failures"}.items() <= vars(PRESETS["auto"]).items()
-    for option in OPTIONS:
-        for name in option.keys() - {"absorbing", "estimator", "paid_end", "weight_rule"}:
-            assert all(getattr(config, name) != option[name] for config in PRESETS.values())
+def test_no_preset_turns_an_option_on_but_the_default_these_two() -> None:
+    own = {("auto", "paid_end", "stay"), ("auto", "weight_rule", "failures")}
+    asked = {(name, value) for option in OPTIONS for name, value in option.items()} - {
+        ("absorbing", False),
+        ("estimator", "squared"),
+    }
+    presets = ((preset, vars(config)) for preset, config in PRESETS.items())
+    assert {(preset, *each) for preset, config in presets for each in asked if config[each[0]] == each[1]} == own
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)

@@ -57,7 +57,7 @@ class RewardRuns(nn.Module):
 
     def worth(self, bonus: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
         """What going on for ever behind an end with a reward is worth, of f from `low` to `high`; `bonus` is (P, B)."""
-        cut_off = {"goal": high, "lost": low, "stay": bonus}[self.rule]
+        cut_off = low if self.rule == "lost" else bonus
         return high - self.lasting[:, None] * (high - cut_off)
 
     def drop(self, broken: Tensor) -> None:
