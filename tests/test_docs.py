@@ -8,6 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks.discovery import CONTENDERS
 from scipy.stats import fisher_exact
@@ -176,6 +177,16 @@ def test_every_seed_of_the_default_has_solved_mountain_car_by_40000_steps() -> N
     by_then = [max(at for step, at in zip(own.steps, own.returns, strict=True) if step <= 40_000) for own in ours.seeds]
     assert len(by_then) == 10
     assert min(by_then) >= 0.9
+
+
+def test_the_default_is_above_130_on_human_keep_after_100000_steps() -> None:
+    found = read_results(ROOT / "results").results
+    (ours,) = (own for own in found if (own.task, own.method) == ("HumanKeep", "sasr"))
+    there = [dict(zip(own.steps, own.returns, strict=True))[100_000] for own in ours.seeds]
+    assert len(there) == 10
+    assert float(np.mean(there)) >= 130.0
+    mean, error = np.mean(there), np.std(there, ddof=1) / 10**0.5
+    assert f"at 100,000 steps {mean:.0f} ± {error:.0f} and " in (ROOT / "README.md").read_text()
 
 
 def discovered() -> dict[str, dict[str, Any]]:

@@ -235,6 +235,16 @@ def test_notes_are_filled_in_from_the_store(store: Path) -> None:
     assert "`results/notes/HumanKeep.md`" in text_of(store, "HumanKeep")
 
 
+def test_notes_can_quote_a_point_of_the_curve(store: Path) -> None:
+    (store / "notes").mkdir()
+    (own,) = (own for own in read_store(store).main.results if (own.task, own.method) == ("MountainCar", "sasr"))
+    step = own.seeds[0].steps[3]
+    (store / "notes" / "MountainCar.md").write_text(f"There it is at {{sasr.at {step:,}}}.\n")
+    there = np.array([seed.returns[3] for seed in own.seeds])
+    said = f"There it is at {there.mean():.2f} ± {there.std(ddof=1) / len(there) ** 0.5:.2f}."
+    assert text_of(store, "MountainCar").endswith(f"## In short\n\n{said}\n")
+
+
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
@@ -244,6 +254,11 @@ def test_notes_are_filled_in_from_the_store(store: Path) -> None:
             r"MountainCar\.md: \{sascr\.final\}: method 'sascr' is unknown; did you mean 'sasr'",
         ),
         ("MountainCar", "{sasr.finl}", r"\{sasr\.finl\}: figure 'finl' is unknown; did you mean 'final'"),
+        (
+            "MountainCar",
+            "{sasr.at 1,234}",
+            r"\{sasr\.at 1,234\}: not every seed was evaluated after 1,234 steps; .* 1,052, ",
+        ),
         ("MountainCar", "{sasr}", r"\{sasr\} is not \{METHOD\.FIGURE\}"),
         ("MountianCar", "words", r"MountianCar\.md: page 'MountianCar' is unknown; did you mean 'MountainCar'"),
     ],
@@ -283,6 +298,25 @@ def test_results_go_where_their_names_folders_and_commands_say(store: Path) -> N
     for page in (pages["ablations"], pages["default"]):
         for picture in page.pictures:
             assert any(panel.lines for panel in picture.draw().axes)
+
+
+def test_notes_of_plans_and_of_tasks_can_quote_each_others_rows(store: Path) -> None:
+    shutil.copytree(ROOT / "results" / "plans", store / "plans")
+    for method, level in (("start", 0.5), ("raw kernel", 0.1)):
+        write_result(make_result("MountainCar", method, level=level), store)
+    (store / "notes").mkdir()
+    (store / "notes" / "default.md").write_text("{HumanKeep/rnd.final}\n")  # neither the task's nor the method's plan
+    (store / "notes" / "HumanKeep.md").write_text("{MountainCar/raw kernel.final}\n")
+    rnd = table_row(text_of(store, "HumanKeep"), "rnd")["final, mean ± s.e."]
+    raw = table_row(text_of(store, "default"), "raw kernel")["final, mean ± s.e."]
+    assert text_of(store, "default").endswith(f"## In short\n\n{rnd}\n")
+    assert text_of(store, "HumanKeep").endswith(f"## In short\n\n{raw}\n")
+
+
+def test_the_default_is_the_first_row_whatever_files_are_called(store: Path) -> None:
+    write_result(make_result("AntFar", "sasr-authors"), store)  # its file is read before all others
+    write_result(make_result("MountainCar", "sasr-authors"), store)
+    assert [own.method for own in rows_by_task(read_store(store))["MountainCar"]][:2] == ["sasr", "sasr-authors"]
 
 
 def test_the_authors_curve_goes_with_their_preset_and_ends_where_ours_do(store: Path) -> None:

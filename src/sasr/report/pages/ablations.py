@@ -79,8 +79,13 @@ def plan_rows(store: Store, name: str) -> dict[str, list[Row]]:
     return {task: rows_of(own, base=order[0]) for task, own in found.items()}
 
 
-def plan_page(store: Store, name: str, about: str, rows: Mapping[str, list[Row]]) -> Page | None:
-    """The page of a plan: its first method, and others that change one thing in it; None without results."""
+def plan_page(
+    store: Store, name: str, about: str, rows: Mapping[str, list[Row]], quoted: Mapping[str, Row]
+) -> Page | None:
+    """The page of a plan: its first method, and others that change one thing in it; None without results.
+
+    Its note may quote rows of the main comparison too, as TASK/METHOD, of tasks and methods that the plan has not.
+    """
     if not rows:
         return None
     base, *others = methods_of(store.plans[name])
@@ -106,8 +111,8 @@ def plan_page(store: Store, name: str, about: str, rows: Mapping[str, list[Row]]
                 f"Return of evaluations, mean ± standard error over seeds: `{base}`, changed."
             )
         lines += [table.to_markdown(), *_closing([row.result for row in lot])]
-    quoted = {f"{task}/{row.method}": row for task, lot in rows.items() for row in lot}
-    lines += in_short(store.notes, file_name(name), quoted)
+    own = {f"{task}/{row.method}": row for task, lot in rows.items() for row in lot}
+    lines += in_short(store.notes, file_name(name), {**quoted, **own})
     return Page(name=file_name(name), lines=lines, pictures=tuple(pictures))
 
 

@@ -180,6 +180,15 @@ def figures_of(row: Row) -> dict[str, str]:
     }
 
 
+def figure_at(row: Row, step: int) -> str:
+    """The evaluations after so many steps, mean ± standard error over seeds; empty where a seed has none there."""
+    curves = [dict(zip(own.steps, own.returns, strict=True)) for own in row.result.seeds]
+    if not curves or not all(step in own for own in curves):
+        return ""
+    mean, error = stats.mean_and_error(np.array([own[step] for own in curves]))
+    return Entry(mean, error, digits=row.digits).text()
+
+
 def _better(ours: stats.Scores, theirs: stats.Scores, seed: int) -> Estimate:
     if not len(ours) or not len(theirs):
         return NOTHING

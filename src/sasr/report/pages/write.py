@@ -15,7 +15,7 @@ from sasr.report.pages.analyses import analysis_page
 from sasr.report.pages.costs import costs_page
 from sasr.report.pages.inputs import read_store
 from sasr.report.pages.page import HEAD, Page
-from sasr.report.pages.tasks import index_page, rows_by_task, task_page
+from sasr.report.pages.tasks import index_page, placeholders, rows_by_task, task_page
 
 
 def pages_of(folder: str | Path) -> list[Page]:
@@ -25,7 +25,7 @@ def pages_of(folder: str | Path) -> list[Page]:
     about = {name: _about(Path(folder) / "plans" / f"{name}.toml") for name in store.plans}
     plans = {name: plan_rows(store, name) for name in store.plans}
     quoted = {f"{task}/{row.method}": row for own in plans.values() for task, lot in own.items() for row in lot}
-    made = [(plan_page(store, name, text, plans[name]), text) for name, text in about.items()]
+    made = [(plan_page(store, name, text, plans[name], placeholders(rows)), text) for name, text in about.items()]
     made += [
         (ablations_page(store), "the paper's six ablations"),
         (analysis_page(store), "where runs have been, and what they were paid for it"),
