@@ -313,6 +313,13 @@ def test_notes_of_plans_and_of_tasks_can_quote_each_others_rows(store: Path) -> 
     assert text_of(store, "HumanKeep").endswith(f"## In short\n\n{raw}\n")
 
 
+def test_the_page_of_costs_ends_with_a_note_where_there_is_one(store: Path) -> None:
+    assert "In short" not in text_of(store, "costs")
+    (store / "notes").mkdir()
+    (store / "notes" / "costs.md").write_text("Words.\n")
+    assert text_of(store, "costs").endswith("## In short\n\nWords.\n")
+
+
 def test_the_default_is_the_first_row_whatever_files_are_called(store: Path) -> None:
     write_result(make_result("AntFar", "sasr-authors"), store)  # its file is read before all others
     write_result(make_result("MountainCar", "sasr-authors"), store)

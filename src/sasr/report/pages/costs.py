@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from sasr.experiments.plan_file import read_suite
 from sasr.report.collect import Collection
 from sasr.report.pages.inputs import Store, methods_of
+from sasr.report.pages.notes import in_short
 from sasr.report.pages.page import Page, provenance
 from sasr.report.summary import summarise
 from sasr.report.tables import Entry, Table, cost_table
@@ -48,6 +49,8 @@ def costs_page(store: Store) -> Page:
         *([_SINGLE, "", "## Where our figures are from", ""] if cost.results or kernel.results else []),
         *(provenance([*cost.results, *kernel.results]) if cost.results or kernel.results else []),
     ]
+    if COSTS in store.notes:
+        lines += in_short(store.notes, COSTS, {})
     return Page(name=COSTS, lines=lines)
 
 
