@@ -259,6 +259,7 @@ def test_notes_can_quote_a_point_of_the_curve(store: Path) -> None:
             "{sasr.at 1,234}",
             r"\{sasr\.at 1,234\}: not every seed was evaluated after 1,234 steps; .* 1,052, ",
         ),
+        ("MountainCar", "{sasr.at ,}", r"\{sasr\.at ,\}: figure 'at ,' is unknown"),
         ("MountainCar", "{sasr}", r"\{sasr\} is not \{METHOD\.FIGURE\}"),
         ("MountianCar", "words", r"MountianCar\.md: page 'MountianCar' is unknown; did you mean 'MountainCar'"),
     ],

@@ -9,7 +9,7 @@ from sasr.errors import unknown_name
 from sasr.report.pages.rows import Row, figure_at, figures_of
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_AT = re.compile(r"at ([0-9,]+)")
+_AT = re.compile(r"at ([0-9][0-9,]*)")
 
 
 def filled(text: str, rows: Mapping[str, Row], *, where: str) -> str:
