@@ -36,9 +36,9 @@ class Collection:
 
     @property
     def methods(self) -> list[str]:
-        """Names of the methods, SASR's first."""
+        """Names of the methods, SASR's first and its default before its presets, whatever the files are called."""
         names = dict.fromkeys(result.method for result in self.results)
-        return sorted(names, key=lambda name: not name.startswith("sasr"))
+        return sorted(names, key=lambda name: (name != "sasr", not name.startswith("sasr")))
 
     def cell(self, task: str, method: str) -> Result | None:
         """The result of a method on a task."""

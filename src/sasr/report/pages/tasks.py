@@ -9,7 +9,7 @@ from sasr.report.figures import over_authors
 from sasr.report.pages.inputs import Store
 from sasr.report.pages.notes import in_short
 from sasr.report.pages.page import Page, Picture, curves_drawn, digest, file_name, provenance
-from sasr.report.pages.rows import DEFAULT, Row, best_mean, gaps_and_remarks, marks, marks_told, method_table, rows_of
+from sasr.report.pages.rows import Row, best_mean, gaps_and_remarks, marks, marks_told, method_table, rows_of
 from sasr.report.reference import Reference
 from sasr.report.tables import Entry, Table
 from sasr.tasks.catalogue import BY_NAME, VARIANTS, full_id
@@ -31,11 +31,10 @@ def tasks_of(store: Store) -> list[str]:
 
 
 def rows_by_task(store: Store) -> dict[str, list[Row]]:
-    """The rows of every task's page, the default's first."""
-    methods = sorted(store.main.methods, key=lambda name: name != DEFAULT)
+    """The rows of every task's page."""
     return {
         task: rows_of(
-            [own for name in methods if (own := store.main.cell(task, name))],
+            [own for name in store.main.methods if (own := store.main.cell(task, name))],
             base=BASE,
             threshold=store.thresholds.get(task, math.nan),
             curves=store.reference.get(task),
