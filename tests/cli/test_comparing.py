@@ -84,6 +84,19 @@ def test_seeds_are_how_many_or_which(
     assert sasr.Run(cell).config.seeds == seeds
 
 
+@pytest.mark.parametrize("text", ['"R(s, a)",sac', 'sac , "R(s, a)"', '"R(s, a)",\n  sac,'])
+def test_a_method_with_a_comma_in_its_name_stands_in_quotes(
+    text: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--tasks", "Pendulum-v1", "--seeds", "1", "--steps", "100", "--on", "inline", *FLAGS)
+    code, output = run(capsys, "compare", "ablation-state-action", *flags, "--methods", text, "--save")
+    assert code == 0, output
+    assert {own.method for own in read_results("results").results} == {"R(s, a)", "sac"}
+    code, output = run(capsys, "compare", "ablation-state-action", *flags, "--methods", text.replace('"', ""))
+    assert code == 2
+    assert "did you mean 'R(s)'" in output
+
+
 @pytest.mark.parametrize("flag", ["--save", "--save-stopped"])
 def test_a_cell_that_fails_makes_the_command_fail_and_is_not_saved(
     here: Path, capsys: pytest.CaptureFixture[str], flag: str

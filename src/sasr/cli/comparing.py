@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +69,8 @@ def compare(
         suite: A plan of the paper's that comes along: table1, ablation-bandwidth, …; docs/experiments.md has them all.
         plan: A plan file of your own, in TOML.
         tasks: Names of tasks or Gymnasium ids, with commas between; in place of the plan's, where there is one.
-        methods: Names of methods, with commas between: sasr, sasr-paper, sasr-authors, sac, td3, ppo, any shaper.
+        methods: Names of methods, with commas between (a name that has one, in double quotes): sasr, sasr-paper,
+            sasr-authors, sac, td3, ppo, any shaper.
         seeds: How many independent runs of each, or the seeds themselves, such as 3,5,8 or 7, for one.
         steps: Environment steps of each seed; None is what suits the task.
         out: Folder of the grid: runs are in cells/, what their processes said in logs/.
@@ -209,7 +211,9 @@ def _with_flags(cells: Sequence[Cell], texts: list[str], settings: dict[str, Any
 
 
 def _listed(text: str) -> list[str] | None:
-    return [word.strip() for word in text.split(",") if word.strip()] or None
+    """Names with commas between; one that has a comma itself, such as a suite's R(s, a), stands in double quotes."""
+    (words,) = csv.reader([" ".join(text.split())], skipinitialspace=True)  # line breaks are spaces here
+    return [word.strip() for word in words if word.strip()] or None
 
 
 def _seeds(text: str) -> int | list[int] | None:
