@@ -301,6 +301,21 @@ def test_results_go_where_their_names_folders_and_commands_say(store: Path) -> N
             assert any(panel.lines for panel in picture.draw().axes)
 
 
+def test_the_papers_own_settings_run_in_one_suite_serve_the_others(store: Path) -> None:
+    for method, level in (("λ=0.6", 50.0), ("λ=0.2", 40.0), ("M=50", 30.0), ("h=1", 20.0)):
+        write_result(make_result("HumanKeep", method, level=level), store)
+    write_result(make_result("HumanKeep", "φ=1", steps=5_000), store)  # a run of another length
+    write_result(make_result("HumanKeep", "h=0.2", level=25.0), store)  # has been run here too
+    text = text_of(store, "ablations")
+    weight, features, retention, bandwidth = (
+        table_row(text[text.index(f"## Ablation {number}") :], "HumanKeep") for number in (5, 4, 3, 6)
+    )
+    assert features["M=1000"] == weight["λ=0.6"] != bandwidth["h=0.2"]
+    assert "φ=0.1" not in retention
+    assert "`M=1000` on HumanKeep: run as `λ=0.6`, which has the same settings" in text
+    assert "`h=0.2` on HumanKeep: run as" not in text
+
+
 def test_notes_of_plans_and_of_tasks_can_quote_each_others_rows(store: Path) -> None:
     shutil.copytree(ROOT / "results" / "plans", store / "plans")
     for method, level in (("start", 0.5), ("raw kernel", 0.1)):
@@ -308,9 +323,12 @@ def test_notes_of_plans_and_of_tasks_can_quote_each_others_rows(store: Path) -> 
     (store / "notes").mkdir()
     (store / "notes" / "default.md").write_text("{HumanKeep/rnd.final}\n")  # neither the task's nor the method's plan
     (store / "notes" / "HumanKeep.md").write_text("{MountainCar/raw kernel.final}\n")
+    write_result(make_result("MountainCar", "h=1"), store)
+    (store / "notes" / "ablations.md").write_text("{HumanKeep/rnd.final}\n")
     rnd = table_row(text_of(store, "HumanKeep"), "rnd")["final, mean ± s.e."]
     raw = table_row(text_of(store, "default"), "raw kernel")["final, mean ± s.e."]
-    assert text_of(store, "default").endswith(f"## In short\n\n{rnd}\n")
+    for page in ("default", "ablations"):
+        assert text_of(store, page).endswith(f"## In short\n\n{rnd}\n")
     assert text_of(store, "HumanKeep").endswith(f"## In short\n\n{raw}\n")
 
 

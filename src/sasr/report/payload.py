@@ -102,7 +102,7 @@ def _facts(result: Result) -> str:
     parts = [f"{len(result.seeds)} seeds", f"{result.steps:,} steps", f"{result.curve_of} returns"]
     parts += [f"commit {result.commit}"] if result.commit else []
     names = ("processor", "cores", "gpu", "device")
-    parts += [f"{own} cores" if name == "cores" else str(own) for name in names if (own := result.machine.get(name))]
+    parts += [result.cores if name == "cores" else str(own) for name in names if (own := result.machine.get(name))]
     wanted = ("sasr", "torch", "gymnasium")
     parts += [f"{name} {result.versions[name]}" for name in wanted if name in result.versions]
     if math.isfinite(result.wall_seconds):

@@ -117,6 +117,12 @@ class Result:
         return np.array([own.score for own in self.seeds], np.float64)
 
     @property
+    def cores(self) -> str:
+        """How many it was run on, in words; empty where that is not known."""
+        count = self.machine.get("cores")
+        return f"{count} core{'' if count == 1 else 's'}" if count else ""
+
+    @property
     def gaps(self) -> tuple[str, ...]:
         """Why this result is not complete, in words; empty where it is."""
         found = []

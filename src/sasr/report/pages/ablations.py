@@ -25,8 +25,11 @@ SUITES = tuple(name for name in sorted(suites(), key=lambda own: suites()[own]) 
 Seeds = dict[str, dict[str, Sequence[SeedResult]]]
 
 
-def ablations_page(store: Store) -> Page | None:
-    """The page of the paper's ablations; None while none has results."""
+def ablations_page(store: Store, quoted: Mapping[str, Row]) -> Page | None:
+    """The page of the paper's ablations; None while none has results.
+
+    Its note may quote rows of the main comparison too, as TASK/METHOD.
+    """
     lines = [
         "# The paper's ablations",
         "",
@@ -35,15 +38,38 @@ def ablations_page(store: Store) -> Page | None:
         "",
     ]
     pictures = []
-    for name, found in store.suites(*SUITES).items():
+    parts = _whole(store.suites(*SUITES))
+    for name, found in parts.items():
         part, picture = _section(store, name, found)
         lines += part
         pictures.append(picture)
     if not pictures:
         return None
-    rows = {name: _rows_by_task(found, _first(name)) for name, found in store.suites(*SUITES).items()}
+    rows = {name: _rows_by_task(found, _first(name).name) for name, found in parts.items()}
     known = {f"{task}/{row.method}": row for tasks in rows.values() for task, own in tasks.items() for row in own}
-    return Page(name=ABLATIONS, lines=[*lines, *in_short(store.notes, ABLATIONS, known)], pictures=tuple(pictures))
+    return Page(name=ABLATIONS, lines=[*lines, *in_short(store.notes, ABLATIONS, {**quoted, **known})], pictures=tuple(pictures))
+
+
+def _whole(parts: Mapping[str, Collection]) -> dict[str, Collection]:
+    """Suites' results; where one has not run its first method on a task, those of another that has the same settings.
+
+    All six start from the paper's own settings, so that these need to be run but once.
+    """
+    return {name: Collection([*own.results, *_run_elsewhere(name, parts)]) for name, own in parts.items()}
+
+
+def _run_elsewhere(name: str, parts: Mapping[str, Collection]) -> list[Result]:
+    first, own = _first(name), parts[name]
+    lengths = {(result.task, result.steps) for result in own.results if own.cell(result.task, first.name) is None}
+    found: dict[str, Result] = {}
+    for other, results in parts.items():
+        same = [method.name for method in methods_of(read_suite(other)).values() if method.content() == first.content()]
+        for result in results.results:
+            if result.method in same and (result.task, result.steps) in lengths:
+                note = f"run as `{result.method}`, which has the same settings"
+                taken = dataclasses.replace(result, method=first.name, notes=(*result.notes, note))
+                found.setdefault(result.task, taken)
+    return list(found.values())
 
 
 def _section(store: Store, name: str, found: Collection) -> tuple[list[str], Picture]:
@@ -170,8 +196,8 @@ def _rows_by_task(found: Collection, base: str) -> dict[str, list[Row]]:
     }
 
 
-def _first(suite: str) -> str:
-    return next(iter(methods_of(read_suite(suite))))
+def _first(suite: str) -> Method:
+    return next(iter(methods_of(read_suite(suite)).values()))
 
 
 def _closing(results: Sequence[Result]) -> list[str]:

@@ -86,7 +86,7 @@ def machine(result: Result) -> str:
     """Where a result was measured, in words."""
     own = result.machine
     device = str(own.get("device") or own.get("gpu") or "")
-    parts = [str(own.get("processor", "")), f"{own['cores']} cores" if own.get("cores") else ""]
+    parts = [str(own.get("processor", "")), result.cores]
     return ", ".join(part for part in (*parts, "" if device == "cpu" else device) if part) or "machine unknown"
 
 

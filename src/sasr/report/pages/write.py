@@ -27,7 +27,7 @@ def pages_of(folder: str | Path) -> list[Page]:
     quoted = {f"{task}/{row.method}": row for own in plans.values() for task, lot in own.items() for row in lot}
     made = [(plan_page(store, name, text, plans[name], placeholders(rows)), text) for name, text in about.items()]
     made += [
-        (ablations_page(store), "the paper's six ablations"),
+        (ablations_page(store, placeholders(rows)), "the paper's six ablations"),
         (analysis_page(store), "where runs have been, and what they were paid for it"),
         (costs_page(store), "time and memory of whole runs beside the paper's tables"),
     ]
