@@ -47,7 +47,8 @@ def ablations_page(store: Store, quoted: Mapping[str, Row]) -> Page | None:
         return None
     rows = {name: _rows_by_task(found, _first(name).name) for name, found in parts.items()}
     known = {f"{task}/{row.method}": row for tasks in rows.values() for task, own in tasks.items() for row in own}
-    return Page(name=ABLATIONS, lines=[*lines, *in_short(store.notes, ABLATIONS, {**quoted, **known})], pictures=tuple(pictures))
+    lines += in_short(store.notes, ABLATIONS, {**quoted, **known})
+    return Page(name=ABLATIONS, lines=lines, pictures=tuple(pictures))
 
 
 def _whole(parts: Mapping[str, Collection]) -> dict[str, Collection]:
