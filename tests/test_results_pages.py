@@ -113,6 +113,8 @@ def test_every_row_has_its_command_machine_seeds_and_commit(store: Path) -> None
     for method in LEVELS:
         command = f"sasr compare --tasks HumanKeep --methods {method} --seeds 8 --save results/"
         assert f"- `{method}`: seeds 0–7, commit abc1234, a processor, 2 cores: `{command}`" in text
+    write_result(make_result("MountainCar", "explo", machine={"processor": "another", "cores": 1}), store)
+    assert "commit abc1234, another, 1 core: `" in text_of(store, "MountainCar")
 
 
 def test_the_same_store_gives_the_same_bytes_and_old_pages_go(store: Path, tmp_path: Path) -> None:
