@@ -165,7 +165,7 @@ def test_the_first_table_of_the_readme_is_the_stored_one() -> None:
             continue
         ours, plain = by_name["sasr"], by_name["sac"]
         figures = figures_of(ours)
-        steps = min(own.result.steps for own in (ours, plain))
+        steps = min(own.result.steps for own in rows if len(own.cell.areas))
         line = f"| [{task}](docs/results/{task}.md), {steps:,} steps | {figures['auc']} | {figures_of(plain)['auc']} | "
         assert line + figures["better_auc"] + " |" in text
 

@@ -152,3 +152,14 @@ def test_a_reference_is_cut_between_its_points_and_unknown_beyond_them(tmp_path:
     (tmp_path / "curves.csv").write_text("# for readers\n" + CSV + "AntStand,sasr,many,1,1\n")
     with pytest.raises(ValueError, match="line 6"):
         read_reference(tmp_path / "curves.csv")
+
+
+def test_a_legend_of_long_names_stays_within_the_picture(grid: Collection) -> None:
+    seeds = figures.panels_of(grid)["AntFar"]["sasr"]
+    names = ["sasr", *(f"sac with a long name for its variant number {number}" for number in range(5))]
+    figure = figures.over_authors(dict.fromkeys(names, seeds), {})
+    (legend,) = figure.legends
+    assert [own.get_text() for own in legend.get_texts()] == names
+    figure.draw_without_rendering()
+    inside, whole = legend.get_window_extent(), figure.bbox
+    assert whole.x0 <= inside.x0 and inside.x1 <= whole.x1

@@ -306,7 +306,11 @@ def _legend(figure: Any, methods: Sequence[str], *, dashed: str = "") -> None:
     if dashed:
         handles.append(Line2D([], [], color="#999999", linestyle=_DASHED, linewidth=1.0))
         names.append(dashed)
-    figure.legend(handles, names, loc="outside lower center", ncols=min(6, len(names)), fontsize=7, frameon=False)
+    for columns in range(min(6, len(names)), 0, -1):
+        drawn = figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=7, frameon=False)
+        if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
+            return
+        drawn.remove()  # wider than the picture, which would cut names off
 
 
 def _style(index: int) -> tuple[str, Any]:
