@@ -1,6 +1,7 @@
-"""Cells that share a GPU: seed-steps a second of one population, of a larger one, and of several processes at once.
+"""Cells that share a machine: seed-steps a second of one population, of a larger one, and of several processes at once.
 
 python -m benchmarks.sharing --task MountainCar --device cuda --label h200
+python -m benchmarks.sharing --task AntStand --processes --larger --split 1 2 --seeds 4 --label split-2-cores
 
 Processes take turns on a GPU unless NVIDIA's MPS runs (`nvidia-cuda-mps-control -d`); start it before and say --mps.
 """
@@ -8,9 +9,11 @@ Processes take turns on a GPU unless NVIDIA's MPS runs (`nvidia-cuda-mps-control
 from __future__ import annotations
 
 import multiprocessing
+import os
+import statistics
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import tyro
@@ -36,25 +39,55 @@ class Settings:
     """Members of other populations, each alone in one process."""
     processes: tuple[int, ...] = (1, 2, 4)
     """How many populations are trained at once, each in a process."""
+    split: tuple[int, ...] = ()
+    """In how many processes the seeds of one population are trained, which share out this machine's cores."""
     workers: int = 0
     """Processes that step the environments of a population; 0 steps them in its own."""
     device: str = "cpu"
     """Where all of them learn."""
     seconds: float = 5.0
     """How long each arrangement is timed, once all its processes are learning."""
+    repeats: int = 1
+    """How often all arrangements are timed, one after the other; tables have the median."""
     mps: bool = False
     """Only told in the results: whether NVIDIA's MPS lets processes run on the GPU together."""
 
 
-def train(settings: Settings, members: int, ready: Any, rates: Any) -> None:
-    torch.set_num_threads(1)
+class Arrangement(NamedTuple):
+    seeds: int
+    """In a population."""
+    processes: int
+    """Populations at once."""
+    threads: int = 1
+    """Of each."""
+    workers: int | None = 0
+    """Of each, as `Settings.workers`; None is what suits the task."""
+
+
+def arrangements(settings: Settings) -> list[Arrangement]:
+    apart = [Arrangement(settings.seeds, count, workers=settings.workers) for count in settings.processes]
+    larger = [Arrangement(members, 1, workers=settings.workers) for members in settings.larger]
+    cores = len(os.sched_getaffinity(0))
+    split = []
+    for count in settings.split:
+        if settings.seeds % count:
+            raise SystemExit(f"--seeds {settings.seeds} can't be split into {count} processes alike")
+        threads = max(1, cores // count)  # shared out as `sasr compare` does
+        workers = None if count == 1 else 0 if threads == 1 else threads
+        split.append(Arrangement(settings.seeds // count, count, threads, workers))
+    return apart + larger + split
+
+
+def train(settings: Settings, arrangement: Arrangement, ready: Any, rates: Any) -> None:
+    torch.set_num_threads(arrangement.threads)
+    members = arrangement.seeds
     config = TrainConfig(
         task=settings.task,
         seeds=tuple(range(members)),
         steps=10**9,
         capacity=100_000,
         device=settings.device,
-        workers=settings.workers,
+        workers=arrangement.workers,
         agent="sac",
         agent_config=SacConfig(burn_in=BURN_IN),
     )
@@ -70,30 +103,38 @@ def train(settings: Settings, members: int, ready: Any, rates: Any) -> None:
         ready.wait()  # nobody leaves while another is still being timed
 
 
-def together(settings: Settings, members: int, count: int) -> list[float]:
-    context = multiprocessing.get_context("spawn")
+def together(settings: Settings, arrangement: Arrangement) -> list[float]:
+    context, count = multiprocessing.get_context("spawn"), arrangement.processes
     ready, rates = context.Barrier(count), context.Queue()
-    processes = [context.Process(target=train, args=(settings, members, ready, rates)) for _ in range(count)]
+    processes = [context.Process(target=train, args=(settings, arrangement, ready, rates)) for _ in range(count)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     if any(process.exitcode for process in processes):
-        raise SystemExit(f"{count} populations of {members}: a process failed; what it said is above")
+        raise SystemExit(f"{count} populations of {arrangement.seeds}: a process failed; what it said is above")
     return [rates.get() for _ in processes]
 
 
 def main(settings: Settings) -> None:
-    told, rows = machine(), []
-    wanted = [(settings.seeds, count) for count in settings.processes] + [(members, 1) for members in settings.larger]
+    told, wanted = machine(), arrangements(settings)
+    rows: list[dict[str, Any]] = [{**own._asdict(), "rates": [], "together": []} for own in wanted]
+    for _ in range(settings.repeats):
+        for row, own in zip(rows, wanted, strict=True):
+            rates = together(settings, own)
+            row["rates"] += rates
+            row["together"].append(sum(rates))
+            save(
+                f"sharing-{settings.label}", {"settings": asdict(settings), "rows": rows}, told
+            )  # what is done is kept
     table = Table(title=f"{settings.task}, seed-steps a second" + (", with MPS" if settings.mps else ""))
-    for heading in ("seeds in a population", "populations at once", "each", "all together"):
+    for heading in ("seeds in a population", "populations at once", "threads of each", "each", "all together"):
         table.add_column(heading, justify="right")
-    for members, count in wanted:
-        rates = together(settings, members, count)
-        rows.append({"seeds": members, "processes": count, "rates": rates})
-        save(f"sharing-{settings.label}", {"settings": asdict(settings), "rows": rows}, told)  # what is done is kept
-        table.add_row(str(members), str(count), f"{sum(rates) / count:,.0f}", f"{sum(rates):,.0f}")
+    for row, own in zip(rows, wanted, strict=True):
+        both = statistics.median(row["together"])
+        table.add_row(
+            str(own.seeds), str(own.processes), str(own.threads), f"{both / own.processes:,.0f}", f"{both:,.0f}"
+        )
     Console().print(table)
 
 

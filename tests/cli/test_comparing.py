@@ -18,6 +18,7 @@ import pytest
 import sasr
 from sasr.cli import comparing, gridding
 from sasr.experiments.estimate import examine
+from sasr.experiments.plan import Plan
 from sasr.experiments.runners.pool import Room
 from sasr.records.metrics import read_metrics
 from sasr.report.store import read_result, read_results, write_result
@@ -67,7 +68,7 @@ def test_a_comparison_ends_with_a_results_store_that_the_report_reads(
 
 
 def test_a_dry_run_estimates_and_leaves_nothing_behind(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, output = run(capsys, "compare", *TINY, "--dry-run", "--seeds", "2")
+    code, output = run(capsys, "compare", *TINY, "--dry-run", "--seeds", "2", "--jobs", "1")
     assert code == 0, output
     assert "1 cells, about" in output
     assert "GiB" in output
@@ -293,4 +294,56 @@ def test_seeds_share_a_process_as_far_as_they_fit(on: Any, population: int | Non
     means = comparing._Means(
         on=on, jobs=None, threads=1, population=population, rooms=[Room("0", need.of(5)), Room("1", need.of(3))]
     )
-    assert means.most_seeds(cell, {cell.kind: need}) == most
+    assert means.most_seeds(Plan((cell,)), {cell.kind: need})(cell) == most
+
+
+@pytest.mark.parametrize(
+    ("cores", "methods", "jobs", "threads", "sizes"),
+    [
+        (2, 1, None, None, [5, 5]),
+        (16, 1, None, None, [1] * 10),
+        (16, 3, None, None, [2] * 15),
+        (3, 2, None, None, [10, 10]),  # three halves on three cores would be done no sooner
+        (2, 3, None, None, [10, 10, 10]),
+        (8, 1, None, 4, [5, 5]),
+        (8, 1, 1, None, [10]),
+    ],
+)
+def test_on_cpus_fewer_cells_than_cores_are_split_among_them(
+    cores: int,
+    methods: int,
+    jobs: int | None,
+    threads: int | None,
+    sizes: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(comparing, "_cores", lambda: cores)
+    plan = Plan(tuple(cells(["Pendulum-v1"], ["sac", "sasr", "rnd"][:methods], seeds=10)))
+    needs = {cell.kind: examine(cell) for cell in plan.cells}
+    for name, expected in (("", sizes), ("0", [10] * methods)):  # a GPU is shared well only under MPS
+        means = comparing._Means(on="pool", jobs=jobs, threads=threads, population=None, rooms=[Room(name, 2**40)])
+        assert [len(own.seeds) for own in plan.split(means.most_seeds(plan, needs)).cells] == expected
+        shares = means.shared(len(expected))
+        assert shares.at_once * shares.threads <= max(cores, jobs or 1)
+        for cell in plan.cells:
+            assert (shares.workers_of(cell) or 0) <= len(cell.seeds)
+
+
+def test_what_has_begun_goes_on_in_its_own_parts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("compare", *TINY, "--on", "inline")
+    assert run(capsys, *flags, "--seeds", "2", "--population", "1")[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("metrics.jsonl")}
+    assert len(before) == 2
+    for more in ((), ("--population", "2")):
+        code, output = run(capsys, *flags, "--seeds", "2", *more)
+        assert code == 0, output
+        assert "2 of 2 cells done" in output
+    # Seeds that are new come in a run of their own; a folder that says nothing is no reason to stop.
+    (here / "grid" / "cells" / "Pendulum-v1-sac-00000000").mkdir()
+    (here / "grid" / "cells" / "Pendulum-v1-sac-00000000" / "config.json").write_text("[]")
+    code, output = run(capsys, *flags, "--seeds", "4", "--save")
+    assert code == 0, output
+    assert "3 of 3 cells done" in output
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    (result,) = read_results("results").results
+    assert [own.seed for own in result.seeds] == [0, 1, 2, 3]

@@ -6,6 +6,8 @@ import dataclasses
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sasr.agents.registry import AGENTS
 from sasr.evidence.bandwidth import LinearSchedule
@@ -108,6 +110,19 @@ def test_a_population_is_split_evenly_and_loses_no_seed() -> None:
     assert len({part.kind for part in parts}) == 1
     assert whole.split(lambda own: 99) == whole
     assert len(whole.split(lambda own: 0).cells) == 10
+
+
+@given(st.lists(st.integers(0, 11), unique=True, min_size=1), st.lists(st.sets(st.integers(0, 11))), st.integers(1, 12))
+def test_parts_that_have_begun_stay_and_the_rest_is_split(seeds: list[int], sets: list[set[int]], most: int) -> None:
+    whole, taken, begun = cell(seeds=tuple(seeds)), set[int](), list[Cell]()
+    for own in sets:
+        if own and own <= set(seeds) - taken:
+            begun.append(dataclasses.replace(whole, seeds=tuple(own)))
+            taken |= own
+    parts = Plan((whole,)).split(lambda own: most, lambda own: begun).cells
+    assert sorted(seed for part in parts for seed in part.seeds) == sorted(seeds)
+    assert all(part in parts for part in begun)
+    assert all(len(part.seeds) <= most for part in parts if part not in begun)
 
 
 @pytest.mark.parametrize(

@@ -162,4 +162,5 @@ def test_a_legend_of_long_names_stays_within_the_picture(grid: Collection) -> No
     assert [own.get_text() for own in legend.get_texts()] == names
     figure.draw_without_rendering()
     inside, whole = legend.get_window_extent(), figure.bbox
-    assert whole.x0 <= inside.x0 and inside.x1 <= whole.x1
+    assert whole.x0 <= inside.x0
+    assert inside.x1 <= whole.x1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -15,7 +15,7 @@ from rich.console import Console
 from sasr.cli.gridding import estimate, examine_all, run_grid
 from sasr.cli.settings import split
 from sasr.experiments.estimate import Footprint
-from sasr.experiments.grid import Grid, prepare
+from sasr.experiments.grid import Grid, begun, write_plan
 from sasr.experiments.job import FINAL_EPISODES, Job, is_done
 from sasr.experiments.plan import Cell, Plan, changed, grid
 from sasr.experiments.plan_file import read_plan, read_suite, suites
@@ -24,6 +24,7 @@ from sasr.experiments.runners.pool import Pool, Room, machine_rooms
 from sasr.experiments.runners.protocol import Runner
 from sasr.experiments.runners.ray import OnRay
 from sasr.experiments.values import literal
+from sasr.files import check_writable
 from sasr.records import tracking
 from sasr.records.folder import command_line, commit_here
 from sasr.report.store import check_store
@@ -79,7 +80,7 @@ def compare(
         jobs: Cells at a time in a pool; None is as many as cores and memory allow.
         threads: Cores that a cell computes with; None shares out this machine's, or is 1 on Ray.
         gpus: GPUs of a cell on Ray, may be a part of one; None is 1 with --device cuda, else 0.
-        population: Most seeds in one process; None is as many as fit into memory.
+        population: Most seeds in one process; None is as many as fit into memory, or on CPUs as leave no core idle.
         device: cpu, cuda, …; auto takes CUDA where there is one.
         environments: Environments of each seed.
         eval_every: Steps between evaluations; 0 is never.
@@ -107,12 +108,13 @@ def compare(
     cluster = _checked(on, device, track, address, gpus)
     store = results if save or save_stopped else None
     if not dry_run:
-        prepare(wanted, out)
+        check_writable(out)
         if store is not None:
             check_store(store)
     means = _Means(on=on, jobs=jobs, threads=threads, population=population, rooms=machine_rooms(device))
     needs = examine_all([cell for cell in wanted.cells if not is_done(Job(cell=cell, out=out))], console)
-    wanted = wanted.split(lambda cell: means.most_seeds(cell, needs))
+    # What has begun goes on in the parts it has, on whatever machine: split otherwise, its seeds would begin anew.
+    wanted = wanted.split(means.most_seeds(wanted, needs), begun(out))
     shares = means.shared(len(wanted.cells))
     made = _jobs(
         wanted, shares, needs, out=out, device=device, final_episodes=final_episodes, events=tensorboard, track=track
@@ -120,7 +122,7 @@ def compare(
     if dry_run:
         estimate(made, shares.at_once, console)
         return
-    prepare(wanted, out)
+    write_plan(wanted, out)
     run_grid(Grid(made), cluster or means.runner(shares), out, console, store, save_stopped=save_stopped)
 
 
@@ -134,6 +136,10 @@ class _Shares(NamedTuple):
     workers: int | None
     """Processes that step the environments of each."""
 
+    def workers_of(self, cell: Cell) -> int | None:
+        """No more of them than environments."""
+        return self.workers and min(self.workers, len(cell.seeds) * cell.config().environments)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Means:
@@ -145,24 +151,39 @@ class _Means:
     population: int | None
     rooms: Sequence[Room]
 
-    def most_seeds(self, cell: Cell, needs: Mapping[str, Footprint]) -> int:
-        """Seeds of a cell that one process takes."""
-        if self.population:
-            return self.population
-        if self.on == "ray" or cell.kind not in needs:
-            return len(cell.seeds)
-        return needs[cell.kind].seeds_within(min(room.bytes for room in self.rooms))
+    def most_seeds(self, plan: Plan, needs: Mapping[str, Footprint]) -> Callable[[Cell], int]:
+        """How many seeds of a cell one process takes."""
+        if self.population or self.on == "ray":
+            return lambda cell: self.population or len(cell.seeds)
+        # Two processes of one thread get a third to a half more done on CPUs than one of two threads. On a GPU that
+        # depends on whether processes can use it together, so there it is for people to ask for.
+        on_cpus = self.on == "pool" and not any(room.name for room in self.rooms)
+        processes = max(1, self._slots() // len(plan.cells)) if on_cpus else 1
+        room = min(room.bytes for room in self.rooms)
+
+        def most(cell: Cell) -> int:
+            share = -(-len(cell.seeds) // processes)
+            return min(share, needs[cell.kind].seeds_within(room)) if cell.kind in needs else share
+
+        return most
 
     def shared(self, cells: int) -> _Shares:
         """The share of each of so many cells."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        at_once = 1 if self.on == "inline" else min(self.jobs or max(1, cores // (self.threads or 1)), cells)
-        threads = self.threads or (1 if self.on == "ray" else max(1, cores // at_once))
+        at_once = 1 if self.on == "inline" else min(self._slots(), cells)
+        threads = self.threads or (1 if self.on == "ray" else max(1, _cores() // at_once))
         return _Shares(at_once, threads, None if at_once == 1 else 0 if threads == 1 else threads)
+
+    def _slots(self) -> int:
+        """Cells at a time, where there are enough of them."""
+        return self.jobs or max(1, _cores() // (self.threads or 1))
 
     def runner(self, shares: _Shares) -> Runner:
         """For this machine."""
         return Inline() if self.on == "inline" else Pool(cores=shares.at_once * shares.threads, rooms=self.rooms)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _checked(on: Where, device: str, track: str, address: str | None, gpus: float | None) -> OnRay | None:
@@ -176,9 +197,14 @@ def _checked(on: Where, device: str, track: str, address: str | None, gpus: floa
 
 def _jobs(plan: Plan, shares: _Shares, needs: Mapping[str, Footprint], **same: Any) -> list[Job]:
     """A job for each cell; what is `same` goes to all of them."""
-    same |= {"workers": shares.workers, "threads": shares.threads, "command": command_line(), "commit": commit_here()}
+    same |= {"threads": shares.threads, "command": command_line(), "commit": commit_here()}
     return [
-        Job(cell=cell, need=needs[cell.kind].of(len(cell.seeds)) if cell.kind in needs else 0, **same)
+        Job(
+            cell=cell,
+            need=needs[cell.kind].of(len(cell.seeds)) if cell.kind in needs else 0,
+            workers=shares.workers_of(cell),
+            **same,
+        )
         for cell in plan.cells
     ]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sasr.experiments.job import Job, is_done
-from sasr.experiments.plan import Plan
+from sasr.experiments.job import CELLS, Job, is_done
+from sasr.experiments.plan import Cell, Plan
 from sasr.experiments.runners.protocol import Runner, State
-from sasr.files import check_writable, write_whole
+from sasr.files import write_whole
+from sasr.records.folder import CONFIG
 
 PLAN = "plan.json"
 
@@ -77,7 +79,31 @@ class Grid:
         self.told(status)
 
 
-def prepare(plan: Plan, out: Path) -> None:
-    """Make the grid's folder and write its plan; a place that can't be written to is told now."""
-    check_writable(out)
+def write_plan(plan: Plan, out: Path) -> None:
+    """Put a plan into its grid's folder."""
     write_whole(out / PLAN, json.dumps([{"id": cell.id, **cell.to_json()} for cell in plan.cells], indent=1) + "\n")
+
+
+def begun(out: Path) -> Callable[[Cell], list[Cell]]:
+    """What of a cell has a run's folder already: parts with some of its seeds, no seed in two of them."""
+    runs: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+    for path in sorted((out / CELLS).glob(f"*/{CONFIG}")):
+        with suppress(OSError, ValueError, KeyError, TypeError):  # one that can't be read has nothing to go on from
+            name = path.parent.name
+            runs.setdefault(_readable(name), []).append((name, tuple(json.loads(path.read_bytes())["config"]["seeds"])))
+
+    def parts(cell: Cell) -> list[Cell]:
+        found: list[Cell] = []
+        left = set(cell.seeds)
+        for name, seeds in runs.get(_readable(cell.id), ()):
+            part = replace(cell, seeds=seeds)
+            if part.id == name and left.issuperset(seeds):
+                found.append(part)
+                left.difference_update(seeds)
+        return found
+
+    return parts
+
+
+def _readable(cell_id: str) -> str:
+    return cell_id.rpartition("-")[0]

@@ -27,6 +27,8 @@ from sasr.training.trainer import CHECKPOINTS
 
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
+CELLS = "cells"
+"""Folder of a grid that has its runs."""
 _PATIENCE = 120.0  # seconds to wait for a run's former process, which saves its state before it ends
 _TAIL = 2**16  # bytes of the metrics that the newest figures are looked for in
 
@@ -58,7 +60,7 @@ class Job:
     @property
     def folder(self) -> Path:
         """The run's folder."""
-        return self.out / "cells" / self.cell.id
+        return self.out / CELLS / self.cell.id
 
     @property
     def log(self) -> Path:

@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sasr.errors import unknown_name
@@ -82,9 +82,20 @@ class Plan:
                 if other is not cell:
                     raise DuplicateError(cell, other, seed)
 
-    def split(self, most: Callable[[Cell], int]) -> Plan:
-        """The same runs with no more than `most(cell)` seeds in a population, as even as can be."""
-        return Plan(tuple(part for cell in self.cells for part in _parts(cell, max(1, most(cell)))))
+    def split(self, most: Callable[[Cell], int], begun: Callable[[Cell], Sequence[Cell]] = lambda cell: ()) -> Plan:
+        """The same runs with no more than `most(cell)` seeds in a population, as even as can be.
+
+        Args:
+            most: Seeds that one process takes.
+            begun: Parts of a cell that are under way; they stay as they are, and what is left is split.
+        """
+        parts: list[Cell] = []
+        for cell in self.cells:
+            own = sorted(begun(cell), key=lambda part: part.seeds)
+            there = {seed for part in own for seed in part.seeds}
+            left = tuple(seed for seed in cell.seeds if seed not in there)
+            parts += [*own, *(_parts(replace(cell, seeds=left), max(1, most(cell))) if left else ())]
+        return Plan(tuple(parts))
 
 
 class DuplicateError(ValueError):
@@ -141,12 +152,12 @@ def changed(
     """Cells whose methods have some settings of the agent or the run replaced."""
     found = []
     for cell in cells:
-        method = dataclasses.replace(
+        method = replace(
             cell.method,
             agent_settings={**cell.method.agent_settings, **(agent or {})},
             settings={**cell.method.settings, **(settings or {})},
         )
-        found.append(dataclasses.replace(cell, method=method))
+        found.append(replace(cell, method=method))
     return found
 
 
@@ -175,7 +186,7 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
 def _parts(cell: Cell, most: int) -> list[Cell]:
     count = -(-len(cell.seeds) // most)
     ends = [round(len(cell.seeds) * part / count) for part in range(count + 1)]
-    return [dataclasses.replace(cell, seeds=cell.seeds[first:last]) for first, last in itertools.pairwise(ends)]
+    return [replace(cell, seeds=cell.seeds[first:last]) for first, last in itertools.pairwise(ends)]
 
 
 def _fields(cell: Cell) -> dict[str, Any]:
