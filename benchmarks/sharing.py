@@ -105,6 +105,7 @@ def train(settings: Settings, arrangement: Arrangement, ready: Any, rates: Any) 
 
 def together(settings: Settings, arrangement: Arrangement) -> list[float]:
     context, count = multiprocessing.get_context("spawn"), arrangement.processes
+    os.environ["OMP_NUM_THREADS"] = str(arrangement.threads)  # as `sasr compare` starts them
     ready, rates = context.Barrier(count), context.Queue()
     processes = [context.Process(target=train, args=(settings, arrangement, ready, rates)) for _ in range(count)]
     for process in processes:
