@@ -157,6 +157,15 @@ def test_the_throughput_table_is_the_stored_one() -> None:
     assert f"| Stable-Baselines3's SAC | {alone:,.0f} | |" in text
 
 
+def test_what_splitting_seeds_brings_is_the_stored_figure() -> None:
+    text = (ROOT / "docs" / "experiments.md").read_text()
+    for task in ("AntStand", "MountainCar"):
+        found = stored(f"sharing-split-2-cores-{task}")
+        assert f"commit {found['machine']['commit']}." in text
+        whole, split = (statistics.median(row["together"]) for row in found["figures"]["rows"])
+        assert f"| {task} | {whole:.0f} | {split:.0f} |" in text
+
+
 def test_the_first_table_of_the_readme_is_the_stored_one() -> None:
     text = (ROOT / "README.md").read_text()
     for task, rows in rows_by_task(read_store(ROOT / "results")).items():

@@ -155,8 +155,8 @@ class _Means:
         """How many seeds of a cell one process takes."""
         if self.population or self.on == "ray":
             return lambda cell: self.population or len(cell.seeds)
-        # Two processes of one thread get a third to a half more done on CPUs than one of two threads. On a GPU that
-        # depends on whether processes can use it together, so there it is for people to ask for.
+        # On CPUs processes of one thread get more done than threads of one process (benchmarks/sharing.py). On a GPU
+        # that depends on whether processes can use it together, so there it is for people to ask for.
         on_cpus = self.on == "pool" and not any(room.name for room in self.rooms)
         processes = max(1, self._slots() // len(plan.cells)) if on_cpus else 1
         room = min(room.bytes for room in self.rooms)
