@@ -140,8 +140,8 @@ def test_a_run_itself_and_a_tree_of_stores_and_runs_can_be_reported(tmp_path: Pa
 
 
 def test_runs_that_differ_in_their_seeds_alone_are_joined(tmp_path: Path) -> None:
-    for first in (0, 5):
-        make_run(tmp_path / f"from-{first}", seeds=(first, first + 1))
+    for first in (0, 5):  # how they were run does not count
+        make_run(tmp_path / f"from-{first}", seeds=(first, first + 1), workers=first, checkpoint_minutes=first)
     (result,) = collect(tmp_path).results
     assert [own.seed for own in result.seeds] == [0, 1, 5, 6]
     assert result.planned == (0, 1, 5, 6)

@@ -91,10 +91,11 @@ class Plan:
         """
         parts: list[Cell] = []
         for cell in self.cells:
-            own = sorted(begun(cell), key=lambda part: part.seeds)
+            own = begun(cell)
             there = {seed for part in own for seed in part.seeds}
             left = tuple(seed for seed in cell.seeds if seed not in there)
-            parts += [*own, *(_parts(replace(cell, seeds=left), max(1, most(cell))) if left else ())]
+            more = _parts(replace(cell, seeds=left), max(1, most(cell))) if left else []
+            parts += sorted((*own, *more), key=lambda part: part.seeds) if own else more
         return Plan(tuple(parts))
 
 

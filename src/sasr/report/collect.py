@@ -76,8 +76,8 @@ def collect(folder: str | Path) -> Collection:
 def told_apart(results: Sequence[Result], origins: Sequence[str]) -> list[Result]:
     """Results such that no two have both task and method in common.
 
-    Runs that differ in nothing but their seeds are joined. Where several remain, the methods' names say what differs:
-    the commit, the settings, or the folder they are in.
+    Runs that differ in nothing but their seeds, or in how they were run, are joined. Where several remain, the methods'
+    names say what differs: the commit, the settings, or the folder they are in.
     """
     entries = _joined(list(zip(results, origins, strict=True)))
     names = [result.method for result, _ in entries]
@@ -86,6 +86,8 @@ def told_apart(results: Sequence[Result], origins: Sequence[str]) -> list[Result
     return [replace(result, method=name) for (result, _), name in zip(entries, names, strict=True)]
 
 
+_INDIFFERENT = ("seeds", "workers", "checkpoint_minutes")
+"""Settings that don't change what comes out of a seed: seeds of one method may have been run with different ones."""
 Entry = tuple[Result, str]
 Telling = Callable[[Sequence[Entry]], Callable[[Entry], str]]
 
@@ -109,7 +111,7 @@ def _take_run(place: Path, here: str, found: Collection, origins: list[str]) -> 
 def _joined(entries: Iterable[Entry]) -> list[Entry]:
     groups: dict[str, list[Entry]] = defaultdict(list)
     for result, origin in entries:
-        settings = {name: value for name, value in _flat(result.config).items() if name != "seeds"}
+        settings = {name: value for name, value in _flat(result.config).items() if name not in _INDIFFERENT}
         groups[repr((result.task, result.method, result.commit, result.steps, sorted(settings.items())))].append(
             (result, origin)
         )
