@@ -22,6 +22,7 @@ from rich.table import Table
 
 from benchmarks.machine import machine, save
 from sasr.agents.sac import SacConfig
+from sasr.tasks.vector import cores
 from sasr.training import TrainConfig, Trainer
 
 BURN_IN = 1_000
@@ -67,12 +68,11 @@ class Arrangement(NamedTuple):
 def arrangements(settings: Settings) -> list[Arrangement]:
     apart = [Arrangement(settings.seeds, count, workers=settings.workers) for count in settings.processes]
     larger = [Arrangement(members, 1, workers=settings.workers) for members in settings.larger]
-    cores = len(os.sched_getaffinity(0))
     split = []
     for count in settings.split:
-        if settings.seeds % count:
+        if count < 1 or settings.seeds % count:
             raise SystemExit(f"--seeds {settings.seeds} can't be split into {count} processes alike")
-        threads = max(1, cores // count)  # shared out as `sasr compare` does
+        threads = max(1, cores() // count)  # shared out as `sasr compare` does
         workers = None if count == 1 else 0 if threads == 1 else threads
         split.append(Arrangement(settings.seeds // count, count, threads, workers))
     return apart + larger + split
@@ -125,9 +125,8 @@ def main(settings: Settings) -> None:
             rates = together(settings, own)
             row["rates"] += rates
             row["together"].append(sum(rates))
-            save(
-                f"sharing-{settings.label}", {"settings": asdict(settings), "rows": rows}, told
-            )  # what is done is kept
+            # After each, so that what is done is kept.
+            save(f"sharing-{settings.label}", {"settings": asdict(settings), "rows": rows}, told)
     table = Table(title=f"{settings.task}, seed-steps a second" + (", with MPS" if settings.mps else ""))
     for heading in ("seeds in a population", "populations at once", "threads of each", "each", "all together"):
         table.add_column(heading, justify="right")

@@ -303,9 +303,10 @@ def test_seeds_share_a_process_as_far_as_they_fit(on: Any, population: int | Non
         (2, 1, None, None, [5, 5]),
         (16, 1, None, None, [1] * 10),
         (16, 3, None, None, [2] * 15),
-        (3, 2, None, None, [10, 10]),  # three halves on three cores would be done no sooner
+        (3, 2, None, None, [10, 10]),  # four halves on three cores would be done no sooner
         (2, 3, None, None, [10, 10, 10]),
         (8, 1, None, 4, [5, 5]),
+        (64, 1, None, None, [1] * 10),  # six cores for each, but one environment
         (8, 1, 1, None, [10]),
     ],
 )
@@ -317,16 +318,16 @@ def test_on_cpus_fewer_cells_than_cores_are_split_among_them(
     sizes: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(comparing, "_cores", lambda: cores)
+    monkeypatch.setattr(comparing, "cores", lambda: cores)
     plan = Plan(tuple(cells(["Pendulum-v1"], ["sac", "sasr", "rnd"][:methods], seeds=10)))
     needs = {cell.kind: examine(cell) for cell in plan.cells}
     for name, expected in (("", sizes), ("0", [10] * methods)):  # a GPU is shared well only under MPS
         means = comparing._Means(on="pool", jobs=jobs, threads=threads, population=None, rooms=[Room(name, 2**40)])
-        assert [len(own.seeds) for own in plan.split(means.most_seeds(plan, needs)).cells] == expected
-        shares = means.shared(len(expected))
-        assert shares.at_once * shares.threads <= max(cores, jobs or 1)
-        for cell in plan.cells:
-            assert (shares.workers_of(cell) or 0) <= len(cell.seeds)
+        parts = plan.split(means.most_seeds(plan, needs)).cells
+        assert [len(own.seeds) for own in parts] == expected
+        shares = means.shared(len(parts))
+        assert shares.at_once * shares.threads <= cores
+        assert all((shares.workers_of(own) or 0) <= len(own.seeds) for own in parts)
 
 
 def test_what_has_begun_goes_on_in_its_own_parts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

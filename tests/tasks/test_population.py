@@ -127,7 +127,7 @@ def test_one_environment_and_cheap_ones_stay_in_this_process():
 
 
 def test_costly_ones_go_to_workers(monkeypatch):
-    monkeypatch.setattr("sasr.tasks.vector._cores", lambda: 2)
+    monkeypatch.setattr("sasr.tasks.vector.cores", lambda: 2)
     with Population("AntStand", seeds=range(3)) as population:
         assert population.workers == 2
 

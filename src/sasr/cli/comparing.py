@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from sasr.files import check_writable
 from sasr.records import tracking
 from sasr.records.folder import command_line, commit_here
 from sasr.report.store import check_store
+from sasr.tasks.vector import cores
 from sasr.training.config import choose_device
 
 Where = Literal["pool", "inline", "ray"]
@@ -170,20 +170,16 @@ class _Means:
     def shared(self, cells: int) -> _Shares:
         """The share of each of so many cells."""
         at_once = 1 if self.on == "inline" else min(self._slots(), cells)
-        threads = self.threads or (1 if self.on == "ray" else max(1, _cores() // at_once))
+        threads = self.threads or (1 if self.on == "ray" else max(1, cores() // at_once))
         return _Shares(at_once, threads, None if at_once == 1 else 0 if threads == 1 else threads)
 
     def _slots(self) -> int:
         """Cells at a time, where there are enough of them."""
-        return self.jobs or max(1, _cores() // (self.threads or 1))
+        return self.jobs or max(1, cores() // (self.threads or 1))
 
     def runner(self, shares: _Shares) -> Runner:
         """For this machine."""
         return Inline() if self.on == "inline" else Pool(cores=shares.at_once * shares.threads, rooms=self.rooms)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _checked(on: Where, device: str, track: str, address: str | None, gpus: float | None) -> OnRay | None:

@@ -206,9 +206,9 @@ class Population:
     def _choose_workers(self, asked: int | None, probe: Env) -> int:
         total = self.members * self.environments
         if asked is None:
-            cores = _cores()
-            cheap = total == 1 or cores == 1 or sys.platform == "win32"
-            return 0 if cheap or total * _step_seconds(probe) < _CHEAP_ROUND else min(total, cores)
+            here = cores()
+            cheap = total == 1 or here == 1 or sys.platform == "win32"
+            return 0 if cheap or total * _step_seconds(probe) < _CHEAP_ROUND else min(total, here)
         _at_least(asked, 0, "workers", "the population; 0 steps in this process")
         if asked > total:
             warnings.warn(f"workers={asked} is more than the {total} environments; {total} are started", stacklevel=3)
@@ -417,10 +417,11 @@ def _end(processes: list[subprocess.Popen[bytes]], files: list[int], owner: int)
 def _spin_seconds(workers: int) -> float:
     """How long a process that waits keeps a core busy before it sleeps."""
     # Spinning beside more processes than cores would take the time from those who work.
-    return 20e-6 if workers + 1 > _cores() else 1e-3
+    return 20e-6 if workers + 1 > cores() else 1e-3
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
