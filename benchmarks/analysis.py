@@ -28,7 +28,7 @@ from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.records.folder import RunFolder
 from sasr.report.analysis import Stage, bin_stages, count_visits, write_analysis
 from sasr.report.runs import method_name
-from sasr.report.store import thin
+from sasr.report.seeds import thin
 from sasr.shaping.beta import beta_mean
 from sasr.shaping.sasr import SASR
 from sasr.tasks.catalogue import VARIANTS, full_id

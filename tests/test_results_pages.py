@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from sasr.report.pages.inputs import MAIN, methods_of, read_store, takes_apart
 from sasr.report.pages.rows import figures_of
 from sasr.report.pages.tasks import rows_by_task
 from sasr.report.pages.write import differences, pages_of, write_pages
-from sasr.report.store import Result, SeedResult, write_result
+from sasr.report.seeds import SeedResult
+from sasr.report.store import Result, write_result
 from tests.report.synthetic import make_result
 
 ROOT = Path(__file__).parents[1]
@@ -247,9 +249,38 @@ def test_notes_can_quote_a_point_of_the_curve(store: Path) -> None:
     assert text_of(store, "MountainCar").endswith(f"## In short\n\n{said}\n")
 
 
+def test_notes_can_quote_what_was_paid_in_training(store: Path) -> None:
+    (store / "notes").mkdir()
+    seeds = [
+        SeedResult(
+            seed=k,
+            steps=(1_000, 9_000, 10_000),
+            returns=(0.0, 0.0, 0.0),
+            episodes=(2, 0, 3),
+            trained=(1.0 + k, float("nan"), 40.0 + 10.0 * k),
+            lengths=(10.0, float("nan"), 50.0),
+            final=(0.0,),
+        )
+        for k in range(3)
+    ]
+    write_result(replace(make_result("MountainCar", "rnd"), seeds=tuple(seeds), planned=(0, 1, 2)), store)
+    (store / "notes" / "MountainCar.md").write_text(
+        "{rnd.trained}; {rnd.trained 1,000-10,000}; {rnd.lowest 0-1,000} to {rnd.highest 0-1,000}; "
+        "{rnd.above 45 in 9,000-10,000} above; {rnd.lengths 0-10,000} steps.\n"
+    )
+    # Two episodes of 10 steps and three of 50 are 34 steps long in the mean.
+    text = text_of(store, "MountainCar")
+    assert text.endswith("50.00 ± 5.77; 50.00 ± 5.77; 1.00 to 3.00; 2 above; 34 steps.\n")
+    assert table_row(text, "rnd")["in training, last tenth"] == "50.00 ± 5.77"
+    assert table_row(text, "sasr")["in training, last tenth"] == "–"
+
+
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
+        ("MountainCar", "{sasr.trained 0-10,000}", r"from 0 to 10,000, .* of the first are without such figures"),
+        ("MountainCar", "{sasr.above 0-10,000}", r"'above' has no border, as in above 25 in …"),
+        ("MountainCar", "{sasr.lowest 3 in 0-10,000}", r"'lowest' has a border too many"),
         (
             "MountainCar",
             "{sascr.final}",

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sasr.report.store import Result, SeedResult
+from sasr.report.seeds import SeedResult
+from sasr.report.store import Result
 
 
 def seed_result(

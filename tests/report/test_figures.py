@@ -148,7 +148,9 @@ def test_a_reference_is_cut_between_its_points_and_unknown_beyond_them(tmp_path:
     assert part.mean.tolist() == [1.0, 25.5]
     assert until(curve, 9_000) is curve
     assert at(curve, 2_500) == 25.5
-    assert np.isnan(at(curve, 5_001))
+    assert at(curve, 10_000) == 50.0  # its points are 5,000 steps apart: the next would come no sooner
+    assert np.isnan(at(curve, 10_001))
+    assert np.isnan(at(curve, -1))
     (tmp_path / "curves.csv").write_text("# for readers\n" + CSV + "AntStand,sasr,many,1,1\n")
     with pytest.raises(ValueError, match="line 6"):
         read_reference(tmp_path / "curves.csv")

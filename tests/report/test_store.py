@@ -10,16 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sasr.report.store import (
-    MAX_POINTS,
-    Result,
-    SeedResult,
-    cut_short,
-    read_result,
-    read_results,
-    thin,
-    write_result,
-)
+from sasr.report.seeds import MAX_POINTS, SeedResult, thin
+from sasr.report.store import Result, cut_short, read_result, read_results, write_result
 
 from .synthetic import make_result, seed_result
 

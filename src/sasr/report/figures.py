@@ -14,8 +14,8 @@ from sasr.report.analysis import Along, Stage, Visits, bin_stages, count_visits
 from sasr.report.collect import Collection
 from sasr.report.palette import DASHES, LIGHT
 from sasr.report.reference import Reference, like, until
+from sasr.report.seeds import SeedResult
 from sasr.report.stats import Curve, Profile
-from sasr.report.store import SeedResult
 from sasr.report.summary import Summary
 
 Band = Literal["error", "iqm", "seeds"]

@@ -16,7 +16,8 @@ from sasr.report.collect import Collection, Video
 from sasr.report.palette import DARK, LIGHT
 from sasr.report.reference import References, like
 from sasr.report.runs import Maps
-from sasr.report.store import MAX_POINTS, Result, thin
+from sasr.report.seeds import MAX_POINTS, thin
+from sasr.report.store import Result
 from sasr.report.summary import Aggregate, Cell, Summary
 from sasr.report.tables import Table
 

@@ -72,8 +72,14 @@ def until(curve: Reference, steps: float) -> Reference:
 
 
 def at(curve: Reference, steps: float) -> float:
-    """The mean at a step, between its points; NaN where the curve has not begun or has ended."""
-    return float(np.interp(steps, curve.steps, curve.mean, left=math.nan, right=math.nan))
+    """The mean at a step, between its points; NaN where the curve has not begun or has ended.
+
+    A run's last point comes with its last episode, somewhat before its last step: it holds for as long as points are
+    apart.
+    """
+    gap = float(np.median(np.diff(curve.steps))) if len(curve.steps) > 1 else 0.0
+    held = min(steps, curve.steps[-1]) if steps <= curve.steps[-1] + gap else steps
+    return float(np.interp(held, curve.steps, curve.mean, left=math.nan, right=math.nan))
 
 
 def like(method: str, curves: Mapping[str, Reference]) -> Reference | None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,61 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sasr.files import check_writable, write_whole
+from sasr.report.seeds import BY_POINT, SeedResult, check_names, number, seed_from_json
 
 KIND = "sasr-result"
 VERSION = 1
-MAX_POINTS = 200
-"""Points kept of a seed's curve."""
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeedResult:
-    """What one seed did. Figures that were not finite are NaN here and null in the file."""
-
-    seed: int
-    steps: tuple[int, ...] = ()
-    """Environment steps of the curve's points, ascending."""
-    returns: tuple[float, ...] = ()
-    """Mean return at each of them, the environment's."""
-    success: tuple[float, ...] = ()
-    """Share of successful episodes at each of them; empty where that is not known."""
-    taken: int = 0
-    """Environment steps that it took; where this is not known, those up to the curve's last point."""
-    final: tuple[float, ...] = ()
-    """Return of every episode of the final evaluation; empty until there was one."""
-    final_success: float = math.nan
-    """Share of successful episodes in the final evaluation."""
-
-    def __post_init__(self) -> None:
-        for name in ("returns", "success"):
-            values = getattr(self, name)
-            if len(values) != len(self.steps) and (values or name == "returns"):
-                raise ValueError(f"seed {self.seed} has {len(self.steps)} steps, but {len(values)} {name}")
-        if any(later <= earlier for earlier, later in zip(self.steps, self.steps[1:], strict=False)):
-            raise ValueError(f"steps of seed {self.seed} do not ascend")
-
-    @property
-    def last(self) -> int:
-        """How far it came, in environment steps."""
-        return max(self.taken, *self.steps[-1:], 0)
-
-    @property
-    def score(self) -> float:
-        """Mean return of the final evaluation, or of the curve's last point while there is none; NaN without either."""
-        values = self.final or self.returns[-1:]
-        return float(np.mean(values)) if values else math.nan
-
-    def thinned(self, points: int = MAX_POINTS) -> SeedResult:
-        """The same with at most so many points, the first and the last among them."""
-        keep = thin(len(self.steps), points)
-        return replace(
-            self,
-            steps=tuple(self.steps[i] for i in keep),
-            returns=tuple(self.returns[i] for i in keep),
-            success=tuple(self.success[i] for i in keep if self.success),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,13 +132,13 @@ class Result:
                 "read it with the sasr that wrote it, or run `sasr compare --save` again"
             )
         parts = {name: value for name, value in data.items() if name not in ("kind", "version")}
-        _check_names(cls, parts, "a result")
+        check_names(cls, parts, "a result")
         if not isinstance(parts.get("seeds", []), list):
             raise ValueError("seeds is not a list")
-        seeds = [_seed_from_json(own) for own in parts.pop("seeds", [])]
+        seeds = [seed_from_json(own) for own in parts.pop("seeds", [])]
         notes, planned = tuple(parts.pop("notes", ())), tuple(parts.pop("planned", ()))
         for name in ("wall_seconds", "peak_memory_bytes"):
-            parts[name] = _number(parts.get(name))
+            parts[name] = number(parts.get(name))
         return cls(**parts, seeds=tuple(seeds), notes=notes, planned=planned)
 
 
@@ -204,7 +155,7 @@ def cut_short(result: Result) -> Result | None:
     seeds = []
     for own in result.seeds:
         points = own.steps.index(end) + 1
-        curve = {name: getattr(own, name)[:points] for name in ("steps", "returns", "success")}
+        curve = {name: getattr(own, name)[:points] for name in ("steps", *BY_POINT)}
         seeds.append(replace(own, **curve, taken=end, final=(), final_success=math.nan))
     note = f"the first {end:,} steps of runs of {result.steps:,} that were stopped"
     return replace(result, steps=end, seeds=tuple(seeds), notes=(*result.notes, note))
@@ -276,45 +227,6 @@ def check_store(folder: Path) -> None:
 def is_result(text: str) -> bool:
     """Whether a file's text means to be a result, whole or not."""
     return re.match(rf'\s*\{{\s*"kind"\s*:\s*"{KIND}"', text) is not None
-
-
-def thin(count: int, points: int = MAX_POINTS) -> list[int]:
-    """Indices of at most `points` of `count` items, evenly spread, with the first and the last.
-
-    >>> thin(5, 3), thin(2, 3), thin(0, 3)
-    ([0, 2, 4], [0, 1], [])
-    """
-    if count <= points:
-        return list(range(count))
-    return [round(i) for i in np.linspace(0, count - 1, points)]
-
-
-def _seed_from_json(data: Any) -> SeedResult:
-    if not isinstance(data, dict) or not isinstance(data.get("seed"), int):
-        raise ValueError("a part of seeds has no whole number as its seed")
-    _check_names(SeedResult, data, f"seed {data['seed']}")
-    parts = dict(data)
-    for name in ("returns", "success", "final"):
-        parts[name] = tuple(_number(value) for value in parts.get(name, ()))
-    parts["steps"] = tuple(parts.get("steps", ()))
-    if not isinstance(parts.get("taken", 0), int):
-        raise ValueError(f"seed {data['seed']} took {data['taken']!r} steps, which is no whole number")
-    parts["final_success"] = _number(parts.get("final_success"))
-    return SeedResult(**parts)
-
-
-def _check_names(kind: type[Any], data: Iterable[str], what: str) -> None:
-    unknown = sorted(set(data) - {own.name for own in fields(kind)})
-    if unknown:
-        raise ValueError(f"{what} has no part {unknown[0]!r}; it was changed by hand, or written by another version")
-
-
-def _number(value: Any) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is not a number")
-    return float(value)
 
 
 def _refuse(word: str) -> Any:

@@ -15,7 +15,8 @@ from sasr.report.pages.notes import in_short
 from sasr.report.pages.page import Page, Picture, curves_drawn, digest, file_name, provenance
 from sasr.report.pages.rows import Row, gaps_and_remarks, method_table, rows_of
 from sasr.report.reference import Reference
-from sasr.report.store import Result, SeedResult
+from sasr.report.seeds import SeedResult
+from sasr.report.store import Result
 from sasr.report.summary import cells_of
 from sasr.report.tables import Entry, Table, ablation_table, area_entry, digits_for
 

@@ -6,18 +6,21 @@ import re
 from collections.abc import Mapping
 
 from sasr.errors import unknown_name
-from sasr.report.pages.rows import Row, figure_at, figures_of
+from sasr.report.pages.rows import TRAINING, Row, figure_at, figure_of_training, figures_of
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_AT = re.compile(r"at ([0-9][0-9,]*)")
+_NUMBER = "([0-9][0-9,]*)"
+_AT = re.compile(f"at {_NUMBER}")
+_BETWEEN = re.compile(rf"({'|'.join(TRAINING)})(?: ([0-9.]+) in)? {_NUMBER}-{_NUMBER}")
 
 
 def filled(text: str, rows: Mapping[str, Row], *, where: str) -> str:
     """A note with its placeholders replaced.
 
     `{sac.final}` is the final return of sac on the page's task, `{AntFar/sac.final}` that on another one; behind the
-    last point stands any name that `figures_of` gives, or `at 100,000` for the evaluations after as many steps.
-    One that means nothing is an error that names it.
+    last point stands any name that `figures_of` gives, `at 100,000` for the evaluations after as many steps, or one
+    of `TRAINING` and two points of the curve, as in `{sac.trained 80,000-100,000}` and `{sac.above 25 in 0-100,000}`,
+    for the episodes of training between them. One that means nothing is an error that names it.
 
     Args:
         text: The note.
@@ -32,7 +35,9 @@ def filled(text: str, rows: Mapping[str, Row], *, where: str) -> str:
         if method not in rows:
             raise ValueError(f"{where}: {{{found[1]}}}: {unknown_name('method', method, rows)}")
         if when := _AT.fullmatch(figure):
-            return _at(rows[method], int(when[1].replace(",", "")), where=f"{where}: {{{found[1]}}}")
+            return _at(rows[method], _steps(when[1]), where=f"{where}: {{{found[1]}}}")
+        if span := _BETWEEN.fullmatch(figure):
+            return _between(rows[method], span, where=f"{where}: {{{found[1]}}}")
         figures = figures_of(rows[method])
         if figure not in figures:
             raise ValueError(f"{where}: {{{found[1]}}}: {unknown_name('figure', figure, figures)}")
@@ -46,6 +51,24 @@ def _at(row: Row, step: int, *, where: str) -> str:
         known = ", ".join(f"{own:,}" for own in row.result.seeds[0].steps)
         raise ValueError(f"{where}: not every seed was evaluated after {step:,} steps; the first one was after {known}")
     return text
+
+
+def _between(row: Row, span: re.Match[str], *, where: str) -> str:
+    what, border, after, until = span.groups()
+    if (what == "above") != (border is not None):
+        raise ValueError(f"{where}: {what!r} has {'a border too many' if border else 'no border, as in above 25 in …'}")
+    text = figure_of_training(row, what, _steps(after), _steps(until), float(border or "nan"))
+    if not text:
+        known = ", ".join(f"{own:,}" for own in row.result.seeds[0].steps if row.result.seeds[0].episodes)
+        raise ValueError(
+            f"{where}: not every seed has episodes of training from {after} to {until}, which must be points of its "
+            f"curve; those of the first are {known or 'without such figures'}"
+        )
+    return text
+
+
+def _steps(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 def in_short(notes: Mapping[str, str], page: str, rows: Mapping[str, Row]) -> list[str]:

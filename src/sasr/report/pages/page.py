@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sasr.experiments.plan import seeds_in_words
-from sasr.report.store import Result, SeedResult
+from sasr.report.seeds import SeedResult
+from sasr.report.store import Result
 
 HEAD = "<!-- Written by `make results` from the folder results/: change what is there, not this page. -->"
 

@@ -16,7 +16,7 @@ from sasr.report.store import Result
 from sasr.report.summary import NOTHING, Cell, cells_of
 from sasr.report.tables import Entry, Table, digits_for
 
-FINAL, AUTHORS = "final, mean ± s.e.", "authors' curve there"
+FINAL, TRAINED, AUTHORS = "final, mean ± s.e.", "in training, last tenth", "authors' curve there"
 """Headings of columns."""
 DEFAULT = "sasr"
 """The method that everything here is about."""
@@ -109,6 +109,7 @@ def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float
         **reach,
         f"P(final > {base})": [_interval(row.better, 2) for row in rows],
         f"P(area > {base})": [_interval(row.better_area, 2) for row in rows],
+        TRAINED: [_last_tenth(row) for row in rows],
         AUTHORS: [Entry(row.authors, digits=digits) for row in rows],
         "paper, Table 1": [Entry(row.paper, digits=digits) for row in rows],
     }
@@ -121,8 +122,12 @@ def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float
         entries = [own._replace(best=place == first and own.value == best) for place, own in enumerate(entries)]
         table.append((Entry(row.method, mark=marks(row.cell)), *entries))
     notes = marks_told(rows, "see below")
+    if TRAINED in kept:
+        notes += (
+            f"{TRAINED}: mean return of the episodes of training, which explore, in the last tenth of the steps.",
+        )
     if AUTHORS in kept:
-        notes += (f"{AUTHORS}: the mean return that they logged when they had taken as many steps as we.",)
+        notes += (f"{AUTHORS}: the mean return in training that they logged when they had taken as many steps as we.",)
     return Table(title=title, columns=("method", *kept), rows=tuple(table), notes=notes)
 
 
@@ -175,6 +180,7 @@ def figures_of(row: Row) -> dict[str, str]:
         "better_auc": _interval(row.better_area, 2).text(),
         "seeds": str(len(row.cell.scores)),
         "steps": f"{row.result.steps:,}",
+        "trained": _last_tenth(row).text(),
         "authors": Entry(row.authors, digits=digits).text(),
         "paper": Entry(row.paper, digits=digits).text(),
     }
@@ -187,6 +193,45 @@ def figure_at(row: Row, step: int) -> str:
         return ""
     mean, error = stats.mean_and_error(np.array([own[step] for own in curves]))
     return Entry(mean, error, digits=row.digits).text()
+
+
+TRAINING = ("trained", "lengths", "lowest", "highest", "above")
+"""What `figure_of_training` can tell."""
+
+
+def figure_of_training(row: Row, what: str, after: int, until: int, border: float = math.nan) -> str:
+    """Of the episodes of training between two points of the curves; empty where a seed has no such points.
+
+    Args:
+        row: The method.
+        what: "trained" for their returns, mean ± standard error over seeds; "lengths" for their mean length; "lowest",
+            "highest" for the least and the most that a seed was paid; "above" for the number of seeds above `border`.
+        after: A point, or 0.
+        until: A later point.
+        border: What returns are compared with.
+    """
+    found = [own.training(after, until) for own in row.result.seeds]
+    parts = [own for own in found if own is not None and own.episodes]
+    if not parts or len(parts) < len(found):
+        return ""
+    returns = np.array([own.ret for own in parts])
+    if what == "trained":
+        return Entry(*stats.mean_and_error(returns), digits=row.digits).text()
+    if what == "above":
+        return str(int((returns > border).sum()))
+    value = {"lengths": np.mean([own.length for own in parts]), "lowest": returns.min(), "highest": returns.max()}[what]
+    return Entry(float(value), digits=0 if what == "lengths" else row.digits).text()
+
+
+def _last_tenth(row: Row) -> Entry:
+    """Returns in training at the end, mean ± standard error over seeds."""
+    points = row.result.seeds[0].steps if row.result.seeds else ()
+    before = max((own for own in points if own <= 0.9 * points[-1]), default=0)
+    found = [own.training(before, points[-1]) for own in row.result.seeds] if points else []
+    returns = np.array([own.ret for own in found if own is not None])
+    if not len(returns) or len(returns) < len(found):
+        return Entry(math.nan)
+    return Entry(*stats.mean_and_error(returns), digits=row.digits)
 
 
 def _better(ours: stats.Scores, theirs: stats.Scores, seed: int) -> Estimate:

@@ -1,0 +1,172 @@
+"""What one seed did: the curve of its evaluations, and what it was paid in training between their points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MAX_POINTS = 200
+"""Points kept of a seed's curve."""
+BY_POINT = ("returns", "success", "episodes", "trained", "lengths")
+"""Parts of a seed's result that have a figure for each point of its curve."""
+
+
+class Training(NamedTuple):
+    """Episodes of a stretch of training."""
+
+    episodes: int
+    """Those that ended in it."""
+    ret: float
+    """Their mean return, NaN without any."""
+    length: float
+    """Their mean length, in environment steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedResult:
+    """What one seed did. Figures that were not finite are NaN here and null in the file."""
+
+    seed: int
+    steps: tuple[int, ...] = ()
+    """Environment steps of the curve's points, ascending."""
+    returns: tuple[float, ...] = ()
+    """Mean return at each of them, the environment's."""
+    success: tuple[float, ...] = ()
+    """Share of successful episodes at each of them; empty where that is not known."""
+    episodes: tuple[int, ...] = ()
+    """Training episodes that ended since the point before; this and the next two are empty where it is not known."""
+    trained: tuple[float, ...] = ()
+    """Their mean return, with exploration."""
+    lengths: tuple[float, ...] = ()
+    """Their mean length, in environment steps."""
+    taken: int = 0
+    """Environment steps that it took; where this is not known, those up to the curve's last point."""
+    final: tuple[float, ...] = ()
+    """Return of every episode of the final evaluation; empty until there was one."""
+    final_success: float = math.nan
+    """Share of successful episodes in the final evaluation."""
+
+    def __post_init__(self) -> None:
+        for name in BY_POINT:
+            values = getattr(self, name)
+            if len(values) != len(self.steps) and (values or name == "returns"):
+                raise ValueError(f"seed {self.seed} has {len(self.steps)} steps, but {len(values)} {name}")
+        if any(later <= earlier for earlier, later in zip(self.steps, self.steps[1:], strict=False)):
+            raise ValueError(f"steps of seed {self.seed} do not ascend")
+        if len({len(own) for own in (self.episodes, self.trained, self.lengths)}) > 1:
+            raise ValueError(f"seed {self.seed} has episodes, trained and lengths of training only in part")
+
+    @property
+    def last(self) -> int:
+        """How far it came, in environment steps."""
+        return max(self.taken, *self.steps[-1:], 0)
+
+    @property
+    def score(self) -> float:
+        """Mean return of the final evaluation, or of the curve's last point while there is none; NaN without either."""
+        values = self.final or self.returns[-1:]
+        return float(np.mean(values)) if values else math.nan
+
+    def training(self, after: int, until: int) -> Training | None:
+        """Episodes of training that ended after one point of the curve (or 0) and until another; None if not known."""
+        if not self.episodes or until not in self.steps or after not in (0, *self.steps) or after >= until:
+            return None
+        first = self.steps.index(after) + 1 if after in self.steps else 0
+        return self._merged(first, self.steps.index(until) + 1)
+
+    def thinned(self, points: int = MAX_POINTS) -> SeedResult:
+        """The same with at most so many points, the first and the last among them."""
+        keep = thin(len(self.steps), points)
+        spans = zip([0, *(i + 1 for i in keep)], keep, strict=False)
+        training = [self._merged(first, i + 1) for first, i in spans] if self.episodes else []
+        return replace(
+            self,
+            steps=tuple(self.steps[i] for i in keep),
+            returns=tuple(self.returns[i] for i in keep),
+            success=tuple(self.success[i] for i in keep if self.success),
+            episodes=tuple(own.episodes for own in training),
+            trained=tuple(own.ret for own in training),
+            lengths=tuple(own.length for own in training),
+        )
+
+    def _merged(self, first: int, end: int) -> Training:
+        """The stretches of training before the points `first` to `end` - 1, as one."""
+        if end == first + 1:  # as it is, to the last digit
+            return Training(self.episodes[first], self.trained[first], self.lengths[first])
+        counts = np.array(self.episodes[first:end])
+        ended = counts > 0
+        if not ended.any():
+            return Training(0, math.nan, math.nan)
+        ret, length = (
+            float(np.average(np.array(own[first:end])[ended], weights=counts[ended]))
+            for own in (self.trained, self.lengths)
+        )
+        return Training(int(counts.sum()), ret, length)
+
+
+def seed_from_json(data: Any) -> SeedResult:
+    """A seed's result from plain data; what does not belong there is refused by name."""
+    if not isinstance(data, dict) or not isinstance(data.get("seed"), int):
+        raise ValueError("a part of seeds has no whole number as its seed")
+    check_names(SeedResult, data, f"seed {data['seed']}")
+    parts = dict(data)
+    for name in ("returns", "success", "trained", "lengths", "final"):
+        parts[name] = tuple(number(value) for value in parts.get(name, ()))
+    parts["steps"], parts["episodes"] = tuple(parts.get("steps", ())), tuple(parts.get("episodes", ()))
+    if not all(isinstance(own, int) and own >= 0 for own in parts["episodes"]):
+        raise ValueError(f"seed {data['seed']} has numbers of episodes that are no whole numbers of at least 0")
+    if not isinstance(parts.get("taken", 0), int):
+        raise ValueError(f"seed {data['seed']} took {data['taken']!r} steps, which is no whole number")
+    parts["final_success"] = number(parts.get("final_success"))
+    return SeedResult(**parts)
+
+
+def training_by_point(steps: Iterable[int], episodes: Iterable[Mapping[str, Any]]) -> list[Training]:
+    """What a run logged of its training episodes, cut at the points of its curve; later ones are left out."""
+    points = list(steps)
+    found: list[list[tuple[float, float]]] = [[] for _ in points]
+    for event in episodes:
+        place = int(np.searchsorted(points, event["step"]))
+        ret, length = event.get("return"), event.get("length")
+        if place < len(points) and isinstance(ret, int | float) and isinstance(length, int | float):
+            found[place].append((float(ret), float(length)))
+    return [Training(len(own), *_means(own)) for own in found]
+
+
+def thin(count: int, points: int = MAX_POINTS) -> list[int]:
+    """Indices of at most `points` of `count` items, evenly spread, with the first and the last.
+
+    >>> thin(5, 3), thin(2, 3), thin(0, 3)
+    ([0, 2, 4], [0, 1], [])
+    """
+    if count <= points:
+        return list(range(count))
+    return [round(i) for i in np.linspace(0, count - 1, points)]
+
+
+def check_names(kind: type[Any], data: Iterable[str], what: str) -> None:
+    """Refuse parts that a kind of data does not have."""
+    unknown = sorted(set(data) - {own.name for own in fields(kind)})
+    if unknown:
+        raise ValueError(f"{what} has no part {unknown[0]!r}; it was changed by hand, or written by another version")
+
+
+def number(value: Any) -> float:
+    """A figure from plain data, null for one that is not finite."""
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _means(pairs: list[tuple[float, float]]) -> tuple[float, float]:
+    """Six digits are plenty, and keep files small."""
+    if not pairs:
+        return math.nan, math.nan
+    ret, length = np.mean(pairs, axis=0).tolist()
+    return float(f"{ret:.6g}"), float(f"{length:.6g}")
