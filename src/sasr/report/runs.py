@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from sasr.report.seeds import MAX_POINTS, SeedResult, training_by_point
+from sasr.report.seeds import MAX_POINTS, SeedResult, training_by_point, training_parts
 from sasr.report.store import Result
 
 CONFIG, METRICS, FINAL, MAPS = "config.json", "metrics.jsonl", "eval.json", "success_map.npz"
@@ -149,16 +149,13 @@ def _seed(seed: int, events: Iterable[Mapping[str, Any]], of: str, taken: int, f
     curve = _evaluations(own) if of == "evaluation" else _episodes(own)
     steps = sorted(curve)
     returns, successes = final.get("returns") or [], final.get("success") or []
-    ended = (event for event in own if event["kind"] == "episode")
-    training = training_by_point(steps, ended) if of == "evaluation" else []  # else the curve says it already
+    training = training_by_point(steps, own) if of == "evaluation" else []  # else the curve says it already
     return SeedResult(
         seed=seed,
         steps=tuple(steps),
         returns=tuple(curve[step][0] for step in steps),
         success=tuple(curve[step][1] for step in steps),
-        episodes=tuple(part.episodes for part in training),
-        trained=tuple(part.ret for part in training),
-        lengths=tuple(part.length for part in training),
+        **training_parts(training),
         taken=taken if own else 0,
         final=tuple(_number(value) for value in returns),
         final_success=float(np.mean(successes)) if successes else math.nan,

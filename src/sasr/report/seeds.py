@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 MAX_POINTS = 200
 """Points kept of a seed's curve."""
-BY_POINT = ("returns", "success", "episodes", "trained", "lengths")
+BY_POINT = ("returns", "success", "episodes", "trained", "lengths", "bonus", "failures")
 """Parts of a seed's result that have a figure for each point of its curve."""
 
 
@@ -24,6 +25,10 @@ class Training(NamedTuple):
     """Their mean return, NaN without any."""
     length: float
     """Their mean length, in environment steps."""
+    bonus: float = math.nan
+    """What shaping added to a reward, in the mean over what was learned from; NaN without shaping."""
+    failures: float = math.nan
+    """Share of failures among the states that SASR had retained, in the mean over the stretch; NaN without SASR."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +48,10 @@ class SeedResult:
     """Their mean return, with exploration."""
     lengths: tuple[float, ...] = ()
     """Their mean length, in environment steps."""
+    bonus: tuple[float, ...] = ()
+    """What shaping added to a reward since the point before, in the mean; empty without shaping."""
+    failures: tuple[float, ...] = ()
+    """Share of failures among the states that SASR had retained, likewise."""
     taken: int = 0
     """Environment steps that it took; where this is not known, those up to the curve's last point."""
     final: tuple[float, ...] = ()
@@ -88,24 +97,21 @@ class SeedResult:
             steps=tuple(self.steps[i] for i in keep),
             returns=tuple(self.returns[i] for i in keep),
             success=tuple(self.success[i] for i in keep if self.success),
-            episodes=tuple(own.episodes for own in training),
-            trained=tuple(own.ret for own in training),
-            lengths=tuple(own.length for own in training),
+            **training_parts(training),
         )
 
     def _merged(self, first: int, end: int) -> Training:
         """The stretches of training before the points `first` to `end` - 1, as one."""
-        if end == first + 1:  # as it is, to the last digit
-            return Training(self.episodes[first], self.trained[first], self.lengths[first])
-        counts = np.array(self.episodes[first:end])
-        ended = counts > 0
-        if not ended.any():
-            return Training(0, math.nan, math.nan)
-        ret, length = (
-            float(np.average(np.array(own[first:end])[ended], weights=counts[ended]))
-            for own in (self.trained, self.lengths)
+        span = slice(first, end)
+        counts = np.array(self.episodes[span])
+        taken = np.diff([self.steps[first - 1] if first else 0, *self.steps[span]])
+        return Training(
+            int(counts.sum()),
+            _weighted(self.trained[span], counts),
+            _weighted(self.lengths[span], counts),
+            _weighted(self.bonus[span], taken),
+            _weighted(self.failures[span], taken),
         )
-        return Training(int(counts.sum()), ret, length)
 
 
 def seed_from_json(data: Any) -> SeedResult:
@@ -114,7 +120,7 @@ def seed_from_json(data: Any) -> SeedResult:
         raise ValueError("a part of seeds has no whole number as its seed")
     check_names(SeedResult, data, f"seed {data['seed']}")
     parts = dict(data)
-    for name in ("returns", "success", "trained", "lengths", "final"):
+    for name in ("returns", "success", "trained", "lengths", "bonus", "failures", "final"):
         parts[name] = tuple(number(value) for value in parts.get(name, ()))
     parts["steps"], parts["episodes"] = tuple(parts.get("steps", ())), tuple(parts.get("episodes", ()))
     if not all(isinstance(own, int) and own >= 0 for own in parts["episodes"]):
@@ -125,16 +131,32 @@ def seed_from_json(data: Any) -> SeedResult:
     return SeedResult(**parts)
 
 
-def training_by_point(steps: Iterable[int], episodes: Iterable[Mapping[str, Any]]) -> list[Training]:
-    """What a run logged of its training episodes, cut at the points of its curve; later ones are left out."""
+def training_by_point(steps: Iterable[int], events: Iterable[Mapping[str, Any]]) -> list[Training]:
+    """What a run logged of a seed's training, cut at the points of its curve; what came later is left out."""
     points = list(steps)
-    found: list[list[tuple[float, float]]] = [[] for _ in points]
-    for event in episodes:
+    ended: list[list[tuple[float, float]]] = [[] for _ in points]
+    shaped: list[list[tuple[float, float]]] = [[] for _ in points]
+    for event in events:
         place = int(np.searchsorted(points, event["step"]))
-        ret, length = event.get("return"), event.get("length")
-        if place < len(points) and isinstance(ret, int | float) and isinstance(length, int | float):
-            found[place].append((float(ret), float(length)))
-    return [Training(len(own), *_means(own)) for own in found]
+        if place == len(points):
+            continue
+        if event["kind"] == "episode":
+            ended[place].append((_logged(event, "return"), _logged(event, "length")))
+        elif event["kind"] == "figures":
+            won, lost = (_logged(event, f"shaping/retained_{name}") for name in ("success", "failure"))
+            share = lost / (won + lost) if won + lost > 0 else math.nan
+            shaped[place].append((_logged(event, "shaping/bonus_mean"), share))
+    return [Training(len(own), *_means(own), *_means(figures)) for own, figures in zip(ended, shaped, strict=True)]
+
+
+def training_parts(training: Sequence[Training]) -> dict[str, Any]:
+    """The parts of a seed's result that tell of its training, stretch by stretch; of shaping nothing without it."""
+    parts = {"episodes": "episodes", "trained": "ret", "lengths": "length", "bonus": "bonus", "failures": "failures"}
+    found = {name: tuple(getattr(own, part) for own in training) for name, part in parts.items()}
+    for name in ("bonus", "failures"):
+        if all(math.isnan(own) for own in found[name]):
+            found[name] = ()
+    return found
 
 
 def thin(count: int, points: int = MAX_POINTS) -> list[int]:
@@ -164,9 +186,21 @@ def number(value: Any) -> float:
     return float(value)
 
 
-def _means(pairs: list[tuple[float, float]]) -> tuple[float, float]:
-    """Six digits are plenty, and keep files small."""
-    if not pairs:
-        return math.nan, math.nan
-    ret, length = np.mean(pairs, axis=0).tolist()
-    return float(f"{ret:.6g}"), float(f"{length:.6g}")
+def _means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Of what is finite in each; six digits are plenty, and keep files small."""
+    first, second = (_weighted(own, np.ones(len(own))) for own in (zip(*pairs, strict=True) if pairs else ((), ())))
+    return float(f"{first:.6g}"), float(f"{second:.6g}")
+
+
+def _weighted(values: Iterable[float], weights: NDArray[Any]) -> float:
+    """The mean of the finite ones, NaN without any."""
+    own = np.array(tuple(values), np.float64)
+    kept = np.isfinite(own) & (weights[: len(own)] > 0)
+    if kept.sum() == 1:
+        return float(own[kept][0])  # to the last digit
+    return float(np.average(own[kept], weights=weights[: len(own)][kept])) if kept.any() else math.nan
+
+
+def _logged(event: Mapping[str, Any], name: str) -> float:
+    value = event.get(name)
+    return float(value) if isinstance(value, int | float) else math.nan

@@ -195,7 +195,7 @@ def figure_at(row: Row, step: int) -> str:
     return Entry(mean, error, digits=row.digits).text()
 
 
-TRAINING = ("trained", "lengths", "lowest", "highest", "above")
+TRAINING = ("trained", "lengths", "lowest", "highest", "above", "bonus", "failures")
 """What `figure_of_training` can tell."""
 
 
@@ -205,7 +205,8 @@ def figure_of_training(row: Row, what: str, after: int, until: int, border: floa
     Args:
         row: The method.
         what: "trained" for their returns, mean ± standard error over seeds; "lengths" for their mean length; "lowest",
-            "highest" for the least and the most that a seed was paid; "above" for the number of seeds above `border`.
+            "highest" for the least and the most that a seed was paid; "above" for the number of seeds above `border`;
+            "bonus" and "failures" for what shaping added and the share of failures that SASR retained, in the mean.
         after: A point, or 0.
         until: A later point.
         border: What returns are compared with.
@@ -219,8 +220,11 @@ def figure_of_training(row: Row, what: str, after: int, until: int, border: floa
         return Entry(*stats.mean_and_error(returns), digits=row.digits).text()
     if what == "above":
         return str(int((returns > border).sum()))
-    value = {"lengths": np.mean([own.length for own in parts]), "lowest": returns.min(), "highest": returns.max()}[what]
-    return Entry(float(value), digits=0 if what == "lengths" else row.digits).text()
+    if what in ("lowest", "highest"):
+        return Entry(float(returns.min() if what == "lowest" else returns.max()), digits=row.digits).text()
+    name, digits = {"lengths": ("length", 0), "bonus": ("bonus", 3), "failures": ("failures", 2)}[what]
+    value = float(np.mean([getattr(own, name) for own in parts]))
+    return Entry(value, digits=digits).text() if math.isfinite(value) else ""
 
 
 def _last_tenth(row: Row) -> Entry:
