@@ -10,9 +10,10 @@ from matplotlib import image
 from sasr.report import figures, stats
 from sasr.report.collect import Collection
 from sasr.report.reference import at, like, read_reference, until
+from sasr.report.seeds import SeedResult
 from sasr.report.summary import summarise
 
-from .synthetic import make_result
+from .synthetic import make_result, seed_result
 
 CSV = "task,variant,step,mean,spread\nAntStand,sasr,0,1.0,0.1\nAntStand,sasr,5000,50.0,\nAntStand,rlara,0,2.0,0.1\n"
 
@@ -166,3 +167,24 @@ def test_a_legend_of_long_names_stays_within_the_picture(grid: Collection) -> No
     inside, whole = legend.get_window_extent(), figure.bbox
     assert whole.x0 <= inside.x0
     assert inside.x1 <= whole.x1
+
+
+def test_returns_in_training_have_a_panel_of_their_own_where_they_are_stored() -> None:
+    known = SeedResult(
+        seed=0,
+        steps=(100, 300, 500),
+        returns=(9.0, 9.0, 9.0),
+        episodes=(2, 0, 1),
+        trained=(1.0, float("nan"), 3.0),
+        lengths=(50.0, float("nan"), 50.0),
+    )
+    methods = {"sasr": [seed_result(0)], "sac": [known, dataclasses.replace(known, seed=1)]}
+    assert figures.in_training(methods).keys() == {"sac"}
+    evaluated, trained = figures.over_authors(methods, {}, title="a task").axes
+    assert [evaluated.get_title(), trained.get_title()] == ["a task", "in training"]
+    (line,) = (
+        trained.lines
+    )  # at the middles of stretches in which an episode ended, in the colour that sac has beside it
+    assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([50.0, 400.0], [1.0, 3.0])
+    assert line.get_color() == evaluated.lines[1].get_color() != evaluated.lines[0].get_color()
+    assert len(figures.over_authors({"sasr": [seed_result(0)]}, {}).axes) == 1

@@ -64,7 +64,8 @@ def over_authors(
 ) -> Any:
     """One task: our methods with bands over the authors' curves, dashed, up to where ours end.
 
-    Where theirs go on for much longer, a second panel has all of it.
+    Further panels have returns in training, which is what the authors logged, of the methods that stored them, and all
+    that the authors logged where theirs go on for much longer.
 
     Args:
         methods: Seeds by method.
@@ -74,17 +75,35 @@ def over_authors(
     """
     end = max((own.steps[-1] for seeds in methods.values() for own in seeds if own.steps), default=0)
     theirs = max((float(own.steps[-1]) for own in authors.values()), default=0.0)
-    longer = theirs > LONGER * end
-    figure, axes = _grid(2 if longer else 1, 2, width=4.6, height=3.0)
-    for panel, last in zip(axes, (end, theirs), strict=False):
+    shown = [(title, methods, float(end))]
+    if trained := in_training(methods):
+        shown.append(("in training, as the authors'" if authors else "in training", trained, float(end)))
+    if theirs > LONGER * end:
+        shown.append(("all that the authors logged", methods, theirs))
+    figure, axes = _grid(len(shown), len(shown), width=4.6, height=3.0)
+    names = list(methods)
+    for panel, (words, drawn, last) in zip(axes, shown, strict=True):
         for name, curve in authors.items():
-            shown, colour = until(curve, last), _style(list(methods).index(name))[0] if name in methods else "#999999"
-            panel.plot(shown.steps, shown.mean, color=colour, linestyle=_DASHED, linewidth=1.0, alpha=0.85)
-        for index, seeds in enumerate(methods.values()):
-            _draw_method(panel, seeds, _style(index), "error", seed)
-        _dress(panel, title if panel is axes[0] else "all that the authors logged")
-    _legend(figure, list(methods), dashed="the authors' curves" if authors else "")
+            part, colour = until(curve, last), _style(names.index(name))[0] if name in methods else "#999999"
+            panel.plot(part.steps, part.mean, color=colour, linestyle=_DASHED, linewidth=1.0, alpha=0.85)
+        for name, seeds in drawn.items():
+            _draw_method(panel, seeds, _style(names.index(name)), "error", seed)
+        _dress(panel, words)
+    _legend(figure, names, dashed="the authors' curves" if authors else "")
     return figure
+
+
+def in_training(methods: Mapping[str, Sequence[SeedResult]]) -> dict[str, list[SeedResult]]:
+    """Curves of returns in training in place of those of evaluations, each stretch at its middle, where known."""
+    return {name: [_trained(own) for own in seeds] for name, seeds in methods.items() if all(o.episodes for o in seeds)}
+
+
+def _trained(own: SeedResult) -> SeedResult:
+    middles = [(first + last) // 2 for first, last in zip((0, *own.steps), own.steps, strict=False)]
+    known = [k for k, count in enumerate(own.episodes) if count]
+    return SeedResult(
+        seed=own.seed, steps=tuple(middles[k] for k in known), returns=tuple(own.trained[k] for k in known)
+    )
 
 
 def ablation_grid(

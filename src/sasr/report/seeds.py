@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -137,7 +138,7 @@ def training_by_point(steps: Iterable[int], events: Iterable[Mapping[str, Any]])
     ended: list[list[tuple[float, float]]] = [[] for _ in points]
     shaped: list[list[tuple[float, float]]] = [[] for _ in points]
     for event in events:
-        place = int(np.searchsorted(points, event["step"]))
+        place = bisect_left(points, event["step"])
         if place == len(points):
             continue
         if event["kind"] == "episode":

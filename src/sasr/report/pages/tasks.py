@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from sasr.report.figures import over_authors
+from sasr.report.figures import in_training, over_authors
 from sasr.report.pages.inputs import Store
 from sasr.report.pages.notes import in_short
 from sasr.report.pages.page import Page, Picture, curves_drawn, digest, file_name, provenance
@@ -55,12 +55,14 @@ def task_page(store: Store, task: str, rows: Mapping[str, list[Row]], quoted: Ma
     own, threshold = rows[task], store.thresholds.get(task, math.nan)
     methods = {row.method: row.result.seeds for row in own if any(seed.steps for seed in row.result.seeds)}
     authors = authors_beside(store.reference.get(task, {}), methods)
+    trained = in_training(methods)
     picture = Picture(
         f"{file_name(task)}.png",
-        digest("over authors", task, curves_drawn(methods), authors),
+        digest("over authors", task, curves_drawn(methods), authors, *([curves_drawn(trained)] if trained else [])),
         lambda: over_authors(methods, authors, title=task),
     )
-    caption = "Return of evaluations, mean ± standard error over seeds."
+    caption = "Return of evaluations" + (", beside it of training," if trained else ",")
+    caption += " mean ± standard error over seeds."
     if authors:
         caption += (
             " Dashed: the authors' logged curves, returns in training, in the colour of the method they belong to."
