@@ -14,6 +14,7 @@ import pytest
 from sasr.experiments.plan_file import read_plan
 from sasr.report.analysis import Stage, bin_stages, count_visits, write_analysis
 from sasr.report.figures import png_data
+from sasr.report.pages.guard import duels
 from sasr.report.pages.inputs import MAIN, methods_of, read_store, takes_apart
 from sasr.report.pages.rows import figures_of
 from sasr.report.pages.tasks import rows_by_task
@@ -225,6 +226,31 @@ def test_only_runs_of_the_same_length_have_a_best(store: Path) -> None:
     assert re.search(r"\| \*\*[01]\.\d\d ± ", text_of(store, "MountainCar"))
     write_result(make_result("MountainCar", "rnd", seeds=8, steps=5_000, level=0.7), store)
     assert not re.search(r"\| \*\*\d", text_of(store, "MountainCar"))
+
+
+def test_the_index_says_where_the_default_is_better_and_where_worse(tmp_path: Path) -> None:
+    for task, ours, theirs in (("AntStand", 9.0, 1.0), ("AntFar", 1.0, 90.0), ("Other-v0", 9.0, 1.0)):
+        write_result(make_result(task, "sasr", seeds=6, level=ours), tmp_path)
+        write_result(make_result(task, "sac", seeds=6, level=theirs, steps=20_000, points=40), tmp_path)
+    write_result(make_result("AntStand", "sasr-authors", seeds=6, level=9.1), tmp_path)
+    text = text_of(tmp_path, "README")
+    lines = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in text.splitlines() if "[" in line}
+    assert lines["AntStand"][:3] == ["10,000", "1.00 [1.00, 1.00]", "better"]
+    assert lines["AntStand"][5].startswith("not told apart")
+    assert lines["AntFar"][:3] == ["10,000", "0.00 [0.00, 0.00]", "worse"]
+    assert lines["AntFar"][3:5] == ["–", "–"]
+    assert lines["Other-v0"][2] == "better"
+    assert lines["all of the catalogue"][1:3] == ["0.50 [0.50, 0.50]", "not told apart"]  # without the other one
+
+
+def test_one_seed_each_gives_no_verdict_and_no_rival_no_table(tmp_path: Path) -> None:
+    write_result(make_result("AntStand", "sasr", seeds=1), tmp_path)
+    write_result(make_result("AntStand", "rnd", seeds=1), tmp_path)
+    assert "The default against" not in text_of(tmp_path, "README")
+    write_result(make_result("AntStand", "sac", seeds=1, level=0.1), tmp_path)
+    (duel,) = duels(rows_by_task(read_store(tmp_path)), "sac")
+    assert duel.verdict == "one seed"
+    assert duel.better.value == 1.0
 
 
 def test_notes_are_filled_in_from_the_store(store: Path) -> None:

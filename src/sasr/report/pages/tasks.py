@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from sasr.report.figures import in_training, over_authors
+from sasr.report.pages.guard import guard_table
 from sasr.report.pages.inputs import Store
 from sasr.report.pages.notes import in_short
 from sasr.report.pages.page import Page, Picture, curves_drawn, digest, file_name, provenance
@@ -106,6 +107,8 @@ def index_page(store: Store, rows: Mapping[str, list[Row]], others: Mapping[str,
     if rows:
         lines += [_overview(rows).to_markdown(), ""]
         lines += ["Each task's page has the curves, the area under them, comparisons, and where every row is from."]
+        if guard := guard_table(rows):
+            lines += ["", guard.to_markdown()]
     else:
         lines += ["No task has been measured for these pages yet: `results/` holds no results of the main comparison."]
     lines += ["", *(f"- [{page}]({page}.md): {about}" for page, about in others.items()), ""]

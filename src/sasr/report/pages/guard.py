@@ -1,0 +1,98 @@
+"""The default against plain SAC and against the released code's settings: is it ever worse, and how often better?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sasr.report import stats
+from sasr.report.collect import Collection
+from sasr.report.pages.rows import DEFAULT, Row
+from sasr.report.stats import Estimate
+from sasr.report.summary import NOTHING, cells_of
+from sasr.report.tables import Entry, Table
+from sasr.tasks.catalogue import BY_NAME
+
+RIVALS = ("sac", "sasr-authors")
+"""What the default must not be worse than, and what it should mostly be better than."""
+ALL = "all of the catalogue"
+"""The last line; a task of another origin may be one of these under another name and would weigh twice."""
+
+
+class Duel(NamedTuple):
+    """The default against another method on a task, or over tasks."""
+
+    task: str
+    rival: str
+    steps: int
+    """As far as both go; 0 over tasks."""
+    better: Estimate
+    """Chance that the area under the curve of a seed of the default is above that of a seed of the other."""
+
+    @property
+    def verdict(self) -> str:
+        """Better or worse where the whole interval says so."""
+        if math.isnan(self.better.value):
+            return "not compared"
+        if math.isnan(self.better.low):
+            return "one seed"
+        return "better" if self.better.low > 0.5 else "worse" if self.better.high < 0.5 else "not told apart"
+
+
+def duels(rows: Mapping[str, Sequence[Row]], rival: str, *, seed: int = 0) -> list[Duel]:
+    """The default against a rival on every task that both were run on, and over those of the catalogue."""
+    found, ours, theirs = [], [], []
+    for task, own in rows.items():
+        by_method = {row.method: row.result for row in own}
+        if not {DEFAULT, rival} <= by_method.keys():
+            continue
+        pair = cells_of(Collection([by_method[DEFAULT], by_method[rival]]), seed=seed)
+        one, other = (pair[task, name].areas for name in (DEFAULT, rival))
+        steps = min(by_method[name].steps for name in (DEFAULT, rival))
+        found.append(Duel(task, rival, steps, _better([one], [other], seed)))
+        if len(one) and len(other) and task in BY_NAME:
+            ours.append(one)
+            theirs.append(other)
+    return [*found, Duel(ALL, rival, 0, _better(ours, theirs, seed))] if len(ours) > 1 else found
+
+
+def guard_table(rows: Mapping[str, Sequence[Row]]) -> Table | None:
+    """All of these, a line for each task; None where the default meets none of its rivals."""
+    met = {rival: {duel.task: duel for duel in duels(rows, rival)} for rival in RIVALS}
+    names = [*(task for task in rows if any(task in own for own in met.values())), ALL]
+    lines = [_line(name, [own.get(name) for own in met.values()]) for name in names]
+    if len(lines) < 2:
+        return None
+    columns = ("task", *(word for rival in RIVALS for word in ("to", f"P(area > {rival})", "verdict")))
+    return Table(
+        title="The default against plain SAC and the released code's settings",
+        columns=columns,
+        rows=tuple(lines),
+        notes=(
+            "P(area > …): chance that a seed of the default has the larger area under the curve, as far as both go. "
+            "Better or worse is said where the whole interval is on one side of 0.5. The last line is over the tasks "
+            "of the catalogue, each of which weighs the same.",
+        ),
+    )
+
+
+def _line(name: str, own: Sequence[Duel | None]) -> tuple[Entry, ...]:
+    entries = [Entry(name)]
+    for duel in own:
+        if duel is None:
+            entries += [Entry(math.nan)] * 3
+            continue
+        value, low, high = duel.better
+        steps = Entry(f"{duel.steps:,}") if duel.steps else Entry("")
+        entries += [steps, Entry(value, low=low, high=high, digits=2), Entry(duel.verdict)]
+    return tuple(entries)
+
+
+def _better(ours: Sequence[NDArray[np.float64]], theirs: Sequence[NDArray[np.float64]], seed: int) -> Estimate:
+    if not ours or not all(map(len, [*ours, *theirs])):
+        return NOTHING
+    return stats.probability_of_improvement(ours, theirs, seed=seed)
