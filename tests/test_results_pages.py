@@ -250,6 +250,8 @@ def test_one_seed_each_gives_no_verdict_and_no_rival_no_table(tmp_path: Path) ->
     write_result(make_result("AntStand", "sac", seeds=1, level=0.1), tmp_path)
     (duel,) = duels(rows_by_task(read_store(tmp_path)), "sac")
     assert duel.verdict == "one seed"
+    assert "| AntStand | 10,000 | 1.00 | one seed | – | – | – |" in text_of(tmp_path, "README")
+    assert "all of the catalogue |" not in text_of(tmp_path, "README")
     assert duel.better.value == 1.0
 
 

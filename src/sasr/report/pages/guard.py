@@ -63,9 +63,9 @@ def duels(rows: Mapping[str, Sequence[Row]], rival: str, *, seed: int = 0) -> li
 def guard_table(rows: Mapping[str, Sequence[Row]]) -> Table | None:
     """All of these, a line for each task; None where the default meets none of its rivals."""
     met = {rival: {duel.task: duel for duel in duels(rows, rival)} for rival in RIVALS}
-    names = [*(task for task in rows if any(task in own for own in met.values())), ALL]
+    names = [name for name in (*rows, ALL) if any(name in own for own in met.values())]
     lines = [_line(name, [own.get(name) for own in met.values()]) for name in names]
-    if len(lines) < 2:
+    if not lines:
         return None
     columns = ("task", *(word for rival in RIVALS for word in ("to", f"P(area > {rival})", "verdict")))
     return Table(

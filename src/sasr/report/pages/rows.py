@@ -20,6 +20,8 @@ FINAL, TRAINED, AUTHORS = "final, mean ± s.e.", "in training, last tenth", "aut
 """Headings of columns."""
 DEFAULT = "sasr"
 """The method that everything here is about."""
+TRAINING = ("trained", "lengths", "lowest", "highest", "above", "bonus", "failures")
+"""What `figure_of_training` can tell."""
 
 
 class Row(NamedTuple):
@@ -193,10 +195,6 @@ def figure_at(row: Row, step: int) -> str:
         return ""
     mean, error = stats.mean_and_error(np.array([own[step] for own in curves]))
     return Entry(mean, error, digits=row.digits).text()
-
-
-TRAINING = ("trained", "lengths", "lowest", "highest", "above", "bonus", "failures")
-"""What `figure_of_training` can tell."""
 
 
 def figure_of_training(row: Row, what: str, after: int, until: int, border: float = math.nan) -> str:
