@@ -11,7 +11,7 @@ from sasr.report.pages.rows import TRAINING, Row, figure_at, figure_of_training,
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _NUMBER = "([0-9][0-9,]*)"
 _AT = re.compile(f"at {_NUMBER}")
-_BETWEEN = re.compile(rf"({'|'.join(TRAINING)})(?: ([0-9.]+) in)? {_NUMBER}-{_NUMBER}")
+_BETWEEN = re.compile(rf"(.+)\.({'|'.join(TRAINING)})(?: (-?[0-9]+(?:\.[0-9]+)?) in)? {_NUMBER}-{_NUMBER}")
 
 
 def filled(text: str, rows: Mapping[str, Row], *, where: str) -> str:
@@ -30,13 +30,15 @@ def filled(text: str, rows: Mapping[str, Row], *, where: str) -> str:
 
     def fill(found: re.Match[str]) -> str:
         method, point, figure = found[1].rpartition(".")
+        if span := _BETWEEN.fullmatch(found[1]):  # which may have a point in its border
+            method = span[1]
         if not point:
             raise ValueError(f"{where}: {{{found[1]}}} is not {{METHOD.FIGURE}}, such as {{sac.final}}")
         if method not in rows:
             raise ValueError(f"{where}: {{{found[1]}}}: {unknown_name('method', method, rows)}")
         if when := _AT.fullmatch(figure):
             return _at(rows[method], _steps(when[1]), where=f"{where}: {{{found[1]}}}")
-        if span := _BETWEEN.fullmatch(figure):
+        if span:
             return _between(rows[method], span, where=f"{where}: {{{found[1]}}}")
         figures = figures_of(rows[method])
         if figure not in figures:
@@ -54,7 +56,7 @@ def _at(row: Row, step: int, *, where: str) -> str:
 
 
 def _between(row: Row, span: re.Match[str], *, where: str) -> str:
-    what, border, after, until = span.groups()
+    what, border, after, until = span.groups()[1:]
     if (what == "above") != (border is not None):
         raise ValueError(f"{where}: {what!r} has {'a border too many' if border else 'no border, as in above 25 in …'}")
     text = figure_of_training(row, what, _steps(after), _steps(until), float(border or "nan"))
