@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from sasr.report.seeds import MAX_POINTS, SeedResult, training_by_point, training_parts
+from sasr.report.seeds import MAX_POINTS, SeedResult, logged, training_by_point, training_parts
 from sasr.report.store import Result
 
 CONFIG, METRICS, FINAL, MAPS = "config.json", "metrics.jsonl", "eval.json", "success_map.npz"
@@ -48,7 +48,7 @@ def from_run(folder: str | Path) -> Result:
     taken = max((event["step"] for event in events), default=0)
     seeds = [_seed(seed, events, of, taken, final.get(seed, {})) for seed in planned]
     clocks = [float(event["seconds"]) for event in events if event["kind"] == "clock" and event.get("seconds")]
-    peaks = [own for event in events if math.isfinite(own := _number(event.get("peak_memory_bytes")))]
+    peaks = [own for event in events if math.isfinite(own := logged(event.get("peak_memory_bytes")))]
     return Result(
         task=_short(str(config["task"])),
         method=str(facts.get("method") or method_name(config)),
@@ -157,7 +157,7 @@ def _seed(seed: int, events: Iterable[Mapping[str, Any]], of: str, taken: int, f
         success=tuple(curve[step][1] for step in steps),
         **training_parts(training),
         taken=taken if own else 0,
-        final=tuple(_number(value) for value in returns),
+        final=tuple(logged(value) for value in returns),
         final_success=float(np.mean(successes)) if successes else math.nan,
     ).thinned()
 
@@ -165,7 +165,7 @@ def _seed(seed: int, events: Iterable[Mapping[str, Any]], of: str, taken: int, f
 def _evaluations(events: Iterable[Mapping[str, Any]]) -> dict[int, tuple[float, float]]:
     """Return and success rate by step; a step that was evaluated again after resuming counts once."""
     return {
-        event["step"]: (_number(event.get("return_mean")), _number(event.get("success_rate")))
+        event["step"]: (logged(event.get("return_mean")), logged(event.get("success_rate")))
         for event in events
         if event["kind"] == "evaluation"
     }
@@ -178,7 +178,7 @@ def _episodes(events: Iterable[Mapping[str, Any]]) -> dict[int, tuple[float, flo
     for part in np.array_split(np.arange(len(ended)), min(len(ended), MAX_POINTS)) if ended else []:
         for index in part:
             event = ended[index]
-            found[ended[part[-1]]["step"]].append((_number(event.get("return")), float(bool(event.get("success")))))
+            found[ended[part[-1]]["step"]].append((logged(event.get("return")), float(bool(event.get("success")))))
     return {
         step: (float(np.mean([r for r, _ in own])), float(np.mean([s for _, s in own]))) for step, own in found.items()
     }
@@ -191,7 +191,3 @@ def _axes(folder: Path) -> tuple[str, str]:
     except ValueError:
         task = ""
     return ("position", "velocity") if "MountainCar" in task else ("first feature", "second feature")
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan

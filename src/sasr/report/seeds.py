@@ -142,11 +142,11 @@ def training_by_point(steps: Iterable[int], events: Iterable[Mapping[str, Any]])
         if place == len(points):
             continue
         if event["kind"] == "episode":
-            ended[place].append((_logged(event, "return"), _logged(event, "length")))
+            ended[place].append((logged(event.get("return")), logged(event.get("length"))))
         elif event["kind"] == "figures":
-            won, lost = (_logged(event, f"shaping/retained_{name}") for name in ("success", "failure"))
+            won, lost = (logged(event.get(f"shaping/retained_{name}")) for name in ("success", "failure"))
             share = lost / (won + lost) if won + lost > 0 else math.nan
-            shaped[place].append((_logged(event, "shaping/bonus_mean"), share))
+            shaped[place].append((logged(event.get("shaping/bonus_mean")), share))
     return [Training(len(own), *_means(own), *_means(figures)) for own, figures in zip(ended, shaped, strict=True)]
 
 
@@ -187,6 +187,11 @@ def number(value: Any) -> float:
     return float(value)
 
 
+def logged(value: Any) -> float:
+    """A figure from a run's log, NaN for whatever else stands there."""
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
 def _means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Of what is finite in each; six digits are plenty, and keep files small."""
     first, second = (_weighted(own, np.ones(len(own))) for own in (zip(*pairs, strict=True) if pairs else ((), ())))
@@ -200,8 +205,3 @@ def _weighted(values: Iterable[float], weights: NDArray[Any]) -> float:
     if kept.sum() == 1:
         return float(own[kept][0])  # to the last digit
     return float(np.average(own[kept], weights=weights[: len(own)][kept])) if kept.any() else math.nan
-
-
-def _logged(event: Mapping[str, Any], name: str) -> float:
-    value = event.get(name)
-    return float(value) if isinstance(value, int | float) else math.nan

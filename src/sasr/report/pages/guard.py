@@ -6,14 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sasr.report import stats
 from sasr.report.collect import Collection
-from sasr.report.pages.rows import DEFAULT, Row
+from sasr.report.pages.rows import DEFAULT, Row, chance
 from sasr.report.stats import Estimate
-from sasr.report.summary import NOTHING, cells_of
+from sasr.report.summary import cells_of
 from sasr.report.tables import Entry, Table
 from sasr.tasks.catalogue import BY_NAME
 
@@ -53,11 +49,11 @@ def duels(rows: Mapping[str, Sequence[Row]], rival: str, *, seed: int = 0) -> li
         pair = cells_of(Collection([by_method[DEFAULT], by_method[rival]]), seed=seed)
         one, other = (pair[task, name].areas for name in (DEFAULT, rival))
         steps = min(by_method[name].steps for name in (DEFAULT, rival))
-        found.append(Duel(task, rival, steps, _better([one], [other], seed)))
+        found.append(Duel(task, rival, steps, chance([one], [other], seed)))
         if len(one) and len(other) and task in BY_NAME:
             ours.append(one)
             theirs.append(other)
-    return [*found, Duel(ALL, rival, 0, _better(ours, theirs, seed))] if len(ours) > 1 else found
+    return [*found, Duel(ALL, rival, 0, chance(ours, theirs, seed))] if len(ours) > 1 else found
 
 
 def guard_table(rows: Mapping[str, Sequence[Row]]) -> Table | None:
@@ -90,9 +86,3 @@ def _line(name: str, own: Sequence[Duel | None]) -> tuple[Entry, ...]:
         steps = Entry(f"{duel.steps:,}") if duel.steps else Entry("")
         entries += [steps, Entry(value, low=low, high=high, digits=2), Entry(duel.verdict)]
     return tuple(entries)
-
-
-def _better(ours: Sequence[NDArray[np.float64]], theirs: Sequence[NDArray[np.float64]], seed: int) -> Estimate:
-    if not ours or not all(map(len, [*ours, *theirs])):
-        return NOTHING
-    return stats.probability_of_improvement(ours, theirs, seed=seed)

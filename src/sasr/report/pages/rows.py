@@ -87,7 +87,7 @@ def rows_of(
                 reach=stats.median_steps(took, seed=seed) if known else NOTHING,
                 reached=int(np.isfinite(took).sum()) if known else 0,
                 # A longer run may end higher for no other reason; areas are compared as far as both runs go.
-                better=_better(cell.scores, other.scores, seed) if other and _as_long(cell, other) else NOTHING,
+                better=chance([cell.scores], [other.scores], seed) if other and _as_long(cell, other) else NOTHING,
                 better_area=_better_area(cell, other, seed) if other else NOTHING,
                 authors=at(curve, cell.result.steps) if curve else math.nan,
                 paper=like_paper(method, paper or {}),
@@ -126,7 +126,8 @@ def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float
     notes = marks_told(rows, "see below")
     if TRAINED in kept:
         notes += (
-            f"{TRAINED}: mean return of the episodes of training, which explore, in the last tenth of the steps.",
+            f"{TRAINED}: mean return of the episodes of training, which explore, in the last tenth of the steps, "
+            "from the evaluation before it on.",
         )
     if AUTHORS in kept:
         notes += (f"{AUTHORS}: the mean return in training that they logged when they had taken as many steps as we.",)
@@ -226,7 +227,7 @@ def figure_of_training(row: Row, what: str, after: int, until: int, border: floa
 
 
 def _last_tenth(row: Row) -> Entry:
-    """Returns in training at the end, mean ± standard error over seeds."""
+    """Returns in training from the last point on that leaves a tenth, mean ± standard error over seeds."""
     points = row.result.seeds[0].steps if row.result.seeds else ()
     before = max((own for own in points if own <= 0.9 * points[-1]), default=0)
     found = [own.training(before, points[-1]) for own in row.result.seeds] if points else []
@@ -236,10 +237,11 @@ def _last_tenth(row: Row) -> Entry:
     return Entry(*stats.mean_and_error(returns), digits=row.digits)
 
 
-def _better(ours: stats.Scores, theirs: stats.Scores, seed: int) -> Estimate:
-    if not len(ours) or not len(theirs):
+def chance(ours: Sequence[stats.Scores], theirs: Sequence[stats.Scores], seed: int) -> Estimate:
+    """That a seed of ours has more than one of theirs, both by task; NaN where a task has none."""
+    if not ours or not all(map(len, [*ours, *theirs])):
         return NOTHING
-    return stats.probability_of_improvement([ours], [theirs], seed=seed)
+    return stats.probability_of_improvement(ours, theirs, seed=seed)
 
 
 def _area_until(results: Sequence[Result], base: str) -> int | None:
@@ -257,7 +259,7 @@ def _better_area(ours: Cell, theirs: Cell, seed: int) -> Estimate:
     if not len(ours.areas):
         pair = cells_of(Collection([ours.result, theirs.result]), seed=seed)
         ours, theirs = (pair[own.result.task, own.result.method] for own in (ours, theirs))
-    return _better(ours.areas, theirs.areas, seed)
+    return chance([ours.areas], [theirs.areas], seed)
 
 
 def _as_long(one: Cell, other: Cell) -> bool:
