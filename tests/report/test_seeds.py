@@ -123,6 +123,12 @@ def test_a_part_of_the_figures_of_training_is_refused() -> None:
         seed_from_json({"seed": 1, "steps": [1], "returns": [0.0], "episodes": [-1], "trained": [0], "lengths": [1]})
 
 
+@pytest.mark.parametrize("name", ["steps", "returns", "episodes", "failures", "final"])
+def test_what_should_be_a_list_is_named_where_it_is_none(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} of seed 1 is no list"):
+        seed_from_json({"seed": 1, "steps": [1], "returns": [0.0], name: None})
+
+
 def test_a_run_gives_what_each_seed_was_paid_between_its_evaluations(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", seeds=(3, 4))
     metrics = run / "metrics.jsonl"

@@ -121,6 +121,9 @@ def seed_from_json(data: Any) -> SeedResult:
         raise ValueError("a part of seeds has no whole number as its seed")
     check_names(SeedResult, data, f"seed {data['seed']}")
     parts = dict(data)
+    for name in ("steps", "final", *BY_POINT):
+        if not isinstance(parts.get(name, []), list):
+            raise ValueError(f"{name} of seed {data['seed']} is no list")
     for name in ("returns", "success", "trained", "lengths", "bonus", "failures", "final"):
         parts[name] = tuple(number(value) for value in parts.get(name, ()))
     parts["steps"], parts["episodes"] = tuple(parts.get("steps", ())), tuple(parts.get("episodes", ()))
