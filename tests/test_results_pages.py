@@ -289,6 +289,7 @@ def test_notes_can_quote_what_was_paid_in_training(store: Path) -> None:
             lengths=(10.0, float("nan"), 50.0),
             bonus=(-0.5, -0.25, 0.0),
             failures=(1.0, 0.5, 0.25),
+            values=(10.0, 200.0 + k, float("nan")),
             final=(0.0,),
         )
         for k in range(3)
@@ -297,11 +298,13 @@ def test_notes_can_quote_what_was_paid_in_training(store: Path) -> None:
     (store / "notes" / "MountainCar.md").write_text(
         "{rnd.trained}; {rnd.trained 1,000-10,000}; {rnd.lowest 0-1,000} to {rnd.highest 0-1,000}; "
         "{rnd.above 2.5 in 0-1,000} and {rnd.above 45 in 9,000-10,000} above; {rnd.lengths 0-10,000} steps; "
-        "{rnd.bonus 0-9,000} and {rnd.failures 9,000-10,000}.\n"
+        "{rnd.bonus 0-9,000} and {rnd.failures 9,000-10,000}; {rnd.values 0-10,000}, "
+        "{rnd.valued 201 in 0-10,000} and {rnd.valued 9.5 in 0-1,000} above.\n"
     )
     # Two episodes of 10 steps and three of 50 are 34 steps long in the mean; bonuses weigh by 1,000 and 8,000 steps.
     text = text_of(store, "MountainCar")
-    assert text.endswith("50.00 ± 5.77; 50.00 ± 5.77; 1.00 to 3.00; 1 and 2 above; 34 steps; -0.278 and 0.25.\n")
+    said = "50.00 ± 5.77; 50.00 ± 5.77; 1.00 to 3.00; 1 and 2 above; 34 steps; -0.278 and 0.25; 202, 1 and 3 above.\n"
+    assert text.endswith(said)
     assert table_row(text, "rnd")["in training, last tenth"] == "50.00 ± 5.77"
     assert table_row(text, "sasr")["in training, last tenth"] == "–"
 
@@ -312,6 +315,8 @@ def test_notes_can_quote_what_was_paid_in_training(store: Path) -> None:
         ("MountainCar", "{sasr.trained 0-10,000}", r"from 0 to 10,000, .* of the first are without such figures"),
         ("MountainCar", "{sasr.bonus 0-10,000}", r"\{sasr\.bonus 0-10,000\}: not every seed has"),
         ("MountainCar", "{sasr.above 0-10,000}", r"'above' has no border, as in above 25 in …"),
+        ("MountainCar", "{sasr.valued 0-10,000}", r"'valued' has no border, as in valued 25 in …"),
+        ("MountainCar", "{sasr.values 3 in 0-10,000}", r"'values' has a border too many"),
         ("MountainCar", "{sasr.above 2.5.1 in 0-10,000}", r"\{sasr\.above 2\.5\.1 in 0-10,000\}: method"),
         ("MountainCar", "{sasr.trained 10,000-0}", r"not every seed has episodes of training from 10,000 to 0"),
         ("MountainCar", "{sasr.lowest 3 in 0-10,000}", r"'lowest' has a border too many"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,16 +82,26 @@ def test_what_shaping_added_is_the_mean_of_the_figures_logged(own: list[tuple[in
         assert part.failures == pytest.approx(failures, rel=1e-5, abs=1e-12, nan_ok=True)
 
 
+@given(st.lists(st.tuples(st.integers(1, 1_000), st.floats(-1e4, 1e4, width=32)), max_size=40))
+def test_what_critics_said_is_the_most_of_the_figures_logged(own: list[tuple[int, float]]) -> None:
+    events = [{"kind": "figures", "step": step, "train/q_mean": value} for step, value in own]
+    for (after, until), part in zip(((0, 400), (400, 1_000)), training_by_point((400, 1_000), events), strict=True):
+        inside = [value for step, value in own if after < step <= until]
+        assert part.value == pytest.approx(max(inside, default=math.nan), rel=1e-5, nan_ok=True)
+
+
 def test_stretches_of_different_lengths_weigh_by_their_steps() -> None:
     parts = {"episodes": (1, 0, 3), "trained": (1.0, math.nan, 5.0), "lengths": (10.0, math.nan, 20.0)}
-    seed = SeedResult(seed=0, steps=(100, 400, 500), returns=(0.0,) * 3, bonus=(1.0, 2.0, math.nan), **parts)
-    assert seed.training(0, 400) == pytest.approx((1, 1.0, 10.0, 1.75, math.nan), nan_ok=True)
-    assert seed.training(0, 500) == pytest.approx((4, 4.0, 17.5, 1.75, math.nan), nan_ok=True)
+    figures = {"bonus": (1.0, 2.0, math.nan), "values": (7.0, math.nan, 9.0)}
+    seed = SeedResult(seed=0, steps=(100, 400, 500), returns=(0.0,) * 3, **figures, **parts)
+    assert seed.training(0, 400) == pytest.approx((1, 1.0, 10.0, 1.75, math.nan, 7.0), nan_ok=True)
+    assert seed.training(0, 500) == pytest.approx((4, 4.0, 17.5, 1.75, math.nan, 9.0), nan_ok=True)
+    assert math.isnan(replace(seed, values=()).training(0, 500).value)
 
 
 def test_a_run_without_shaping_stores_nothing_of_it() -> None:
     plain = training_parts(training_by_point((100,), [{"kind": "episode", "step": 5, "return": 1.0, "length": 5}]))
-    assert plain == {"episodes": (1,), "trained": (1.0,), "lengths": (5.0,), "bonus": (), "failures": ()}
+    assert plain == {"episodes": (1,), "trained": (1.0,), "lengths": (5.0,), "bonus": (), "failures": (), "values": ()}
 
 
 @given(episodes)
@@ -123,7 +134,7 @@ def test_a_part_of_the_figures_of_training_is_refused() -> None:
         seed_from_json({"seed": 1, "steps": [1], "returns": [0.0], "episodes": [-1], "trained": [0], "lengths": [1]})
 
 
-@pytest.mark.parametrize("name", ["steps", "returns", "episodes", "failures", "final"])
+@pytest.mark.parametrize("name", ["steps", "returns", "episodes", "failures", "values", "final"])
 def test_what_should_be_a_list_is_named_where_it_is_none(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} of seed 1 is no list"):
         seed_from_json({"seed": 1, "steps": [1], "returns": [0.0], name: None})

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 MAX_POINTS = 200
 """Points kept of a seed's curve."""
-BY_POINT = ("returns", "success", "episodes", "trained", "lengths", "bonus", "failures")
+BY_POINT = ("returns", "success", "episodes", "trained", "lengths", "bonus", "failures", "values")
 """Parts of a seed's result that have a figure for each point of its curve."""
 
 
@@ -30,6 +30,8 @@ class Training(NamedTuple):
     """What shaping added to a reward, in the mean over what was learned from; NaN without shaping."""
     failures: float = math.nan
     """Share of failures among the states that SASR had retained, in the mean over the stretch; NaN without SASR."""
+    value: float = math.nan
+    """The most that the critics said of a batch, in its mean: what they take a step there to be worth, discounted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,8 @@ class SeedResult:
     """What shaping added to a reward since the point before, in the mean; empty without shaping."""
     failures: tuple[float, ...] = ()
     """Share of failures among the states that SASR had retained, likewise."""
+    values: tuple[float, ...] = ()
+    """The most that the critics said of a batch since the point before, in its mean; empty where it is not known."""
     taken: int = 0
     """Environment steps that it took; where this is not known, those up to the curve's last point."""
     final: tuple[float, ...] = ()
@@ -112,6 +116,7 @@ class SeedResult:
             _weighted(self.lengths[span], counts),
             _weighted(self.bonus[span], taken),
             _weighted(self.failures[span], taken),
+            _most(self.values[span]),
         )
 
 
@@ -124,7 +129,7 @@ def seed_from_json(data: Any) -> SeedResult:
     for name in ("steps", "final", *BY_POINT):
         if not isinstance(parts.get(name, []), list):
             raise ValueError(f"{name} of seed {data['seed']} is no list")
-    for name in ("returns", "success", "trained", "lengths", "bonus", "failures", "final"):
+    for name in ("returns", "success", "trained", "lengths", "bonus", "failures", "values", "final"):
         parts[name] = tuple(number(value) for value in parts.get(name, ()))
     parts["steps"], parts["episodes"] = tuple(parts.get("steps", ())), tuple(parts.get("episodes", ()))
     if not all(isinstance(own, int) and own >= 0 for own in parts["episodes"]):
@@ -140,6 +145,7 @@ def training_by_point(steps: Iterable[int], events: Iterable[Mapping[str, Any]])
     points = list(steps)
     ended: list[list[tuple[float, float]]] = [[] for _ in points]
     shaped: list[list[tuple[float, float]]] = [[] for _ in points]
+    valued: list[list[float]] = [[] for _ in points]
     for event in events:
         place = bisect_left(points, event["step"])
         if place == len(points):
@@ -150,14 +156,19 @@ def training_by_point(steps: Iterable[int], events: Iterable[Mapping[str, Any]])
             won, lost = (logged(event.get(f"shaping/retained_{name}")) for name in ("success", "failure"))
             share = lost / (won + lost) if won + lost > 0 else math.nan
             shaped[place].append((logged(event.get("shaping/bonus_mean")), share))
-    return [Training(len(own), *_means(own), *_means(figures)) for own, figures in zip(ended, shaped, strict=True)]
+            valued[place].append(logged(event.get("train/q_mean")))
+    return [
+        Training(len(own), *_means(own), *_means(figures), float(f"{_most(values):.6g}"))
+        for own, figures, values in zip(ended, shaped, valued, strict=True)
+    ]
 
 
 def training_parts(training: Sequence[Training]) -> dict[str, Any]:
-    """The parts of a seed's result that tell of its training, stretch by stretch; of shaping nothing without it."""
-    parts = {"episodes": "episodes", "trained": "ret", "lengths": "length", "bonus": "bonus", "failures": "failures"}
+    """The parts of a seed's result that tell of its training, stretch by stretch; nothing of what it was without."""
+    parts = {"episodes": "episodes", "trained": "ret", "lengths": "length"}
+    parts |= {"bonus": "bonus", "failures": "failures", "values": "value"}
     found = {name: tuple(getattr(own, part) for own in training) for name, part in parts.items()}
-    for name in ("bonus", "failures"):
+    for name in ("bonus", "failures", "values"):
         if all(math.isnan(own) for own in found[name]):
             found[name] = ()
     return found
@@ -199,6 +210,11 @@ def _means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Of what is finite in each; six digits are plenty, and keep files small."""
     first, second = (_weighted(own, np.ones(len(own))) for own in (zip(*pairs, strict=True) if pairs else ((), ())))
     return float(f"{first:.6g}"), float(f"{second:.6g}")
+
+
+def _most(values: Iterable[float]) -> float:
+    """The largest of the finite ones, NaN without any."""
+    return max((own for own in values if math.isfinite(own)), default=math.nan)
 
 
 def _weighted(values: Iterable[float], weights: NDArray[Any]) -> float:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from sasr.errors import unknown_name
-from sasr.report.pages.rows import TRAINING, Row, figure_at, figure_of_training, figures_of
+from sasr.report.pages.rows import BORDERED, TRAINING, Row, figure_at, figure_of_training, figures_of
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _NUMBER = "([0-9][0-9,]*)"
@@ -57,8 +57,10 @@ def _at(row: Row, step: int, *, where: str) -> str:
 
 def _between(row: Row, span: re.Match[str], *, where: str) -> str:
     what, border, after, until = span.groups()[1:]
-    if (what == "above") != (border is not None):
-        raise ValueError(f"{where}: {what!r} has {'a border too many' if border else 'no border, as in above 25 in …'}")
+    if (what in BORDERED) != (border is not None):
+        raise ValueError(
+            f"{where}: {what!r} has {'a border too many' if border else f'no border, as in {what} 25 in …'}"
+        )
     text = figure_of_training(row, what, _steps(after), _steps(until), float(border or "nan"))
     if not text:
         known = ", ".join(f"{own:,}" for own in row.result.seeds[0].steps if row.result.seeds[0].episodes)

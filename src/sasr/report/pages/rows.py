@@ -20,8 +20,10 @@ FINAL, TRAINED, AUTHORS = "final, mean ± s.e.", "in training, last tenth", "aut
 """Headings of columns."""
 DEFAULT = "sasr"
 """The method that everything here is about."""
-TRAINING = ("trained", "lengths", "lowest", "highest", "above", "bonus", "failures")
+TRAINING = ("trained", "lengths", "lowest", "highest", "above", "bonus", "failures", "values", "valued")
 """What `figure_of_training` can tell."""
+BORDERED = ("above", "valued")
+"""Those of them that count seeds above a border."""
 
 
 class Row(NamedTuple):
@@ -205,10 +207,12 @@ def figure_of_training(row: Row, what: str, after: int, until: int, border: floa
         row: The method.
         what: "trained" for their returns, mean ± standard error over seeds; "lengths" for their mean length; "lowest",
             "highest" for the least and the most that a seed was paid; "above" for the number of seeds above `border`;
-            "bonus" and "failures" for what shaping added and the share of failures that SASR retained, in the mean.
+            "bonus" and "failures" for what shaping added and the share of failures that SASR retained, in the mean;
+            "values" for the most that the critics of a seed said of a batch, "valued" for the number of seeds whose
+            critics said more than `border`.
         after: A point, or 0.
         until: A later point.
-        border: What returns are compared with.
+        border: What returns or values are compared with.
     """
     found = [own.training(after, until) for own in row.result.seeds]
     parts = [own for own in found if own is not None and own.episodes]
@@ -221,6 +225,11 @@ def figure_of_training(row: Row, what: str, after: int, until: int, border: floa
         return str(int((returns > border).sum()))
     if what in ("lowest", "highest"):
         return Entry(float(returns.min() if what == "lowest" else returns.max()), digits=row.digits).text()
+    if what in ("values", "valued"):
+        values = np.array([own.value for own in parts])
+        if not np.isfinite(values).all():
+            return ""
+        return Entry(float(values.max()), digits=0).text() if what == "values" else str(int((values > border).sum()))
     name, digits = {"lengths": ("length", 0), "bonus": ("bonus", 3), "failures": ("failures", 2)}[what]
     value = float(np.mean([getattr(own, name) for own in parts]))
     return Entry(value, digits=digits).text() if math.isfinite(value) else ""
