@@ -186,7 +186,7 @@ def test_the_default_is_worse_than_plain_sac_on_no_task_and_the_readme_says_how_
     plain, released = duels(rows, "sac"), duels(rows, "sasr-authors")
     assert {"MountainCar", "HumanKeep", "RobotPush", "AntStand", "AntFar"} <= {duel.task for duel in plain}
     assert "worse" not in {duel.verdict for duel in plain}
-    assert all(duel.better.value >= 0.5 for duel in released)
+    assert "worse" not in {duel.verdict for duel in released}
     assert released[-1].verdict == "better"
     told = [f"{own.value:.2f} [{own.low:.2f}, {own.high:.2f}]" for own in (plain[-1].better, released[-1].better)]
     tasks = len([duel for duel in plain if duel.task in BY_NAME])
@@ -195,9 +195,10 @@ def test_the_default_is_worse_than_plain_sac_on_no_task_and_the_readme_says_how_
     other = duels({task: own for task, own in rows.items() if task != "MountainCar"}, "sac")[-1].better
     said = f"Without MountainCar it is {other.value:.2f} [{other.low:.2f}, {other.high:.2f}] against SAC."
     assert said in (ROOT / "README.md").read_text()
-    # "Task by task, ten seeds tell it from SAC on MountainCar alone; the other six lean its way or are level."
+    # "Task by task, ten seeds tell it from SAC on MountainCar alone. Five of the other six lean its way or are level;
+    # RobotReach leans the other way"
     assert [duel.task for duel in plain[:-1] if duel.task in BY_NAME and duel.verdict == "better"] == ["MountainCar"]
-    assert all(duel.better.value >= 0.5 for duel in plain)
+    assert [duel.task for duel in plain if duel.better.value < 0.5] == ["RobotReach"]
 
 
 def test_every_seed_of_the_default_has_solved_mountain_car_by_40000_steps() -> None:
