@@ -97,8 +97,21 @@ def test_going_on_cuts_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     file.close(2)
     again = opened(tmp_path, saved=saved, steps=1)
     again.notice(2, "anew")
-    assert [event.get("text") for event in read_metrics(tmp_path)] == ["before", "resumed", "anew"]
+    assert [event["text"] for event in read_metrics(tmp_path, "notice")] == ["before", "resumed", "anew"]
     assert again.seconds >= saved["seconds"]
+
+
+def test_a_run_killed_right_behind_its_checkpoint_has_told_the_time(tmp_path: Path) -> None:
+    file = opened(tmp_path)
+    file.turned(150)  # past 100, where the time is told anyway
+    file.turned(170)
+    saved = file.save()
+    assert [event["step"] for event in read_metrics(tmp_path, "clock")] == [150, 170]
+    assert saved["bytes"] == (tmp_path / "metrics.jsonl").stat().st_size  # so going on keeps that line
+    assert read_metrics(tmp_path, "clock")[-1]["seconds"] == pytest.approx(saved["seconds"], abs=0.5)
+    file.save()
+    file.close(170)
+    assert len(read_metrics(tmp_path, "clock")) == 2  # once for each moment
 
 
 def test_going_on_without_a_checkpoint_starts_the_file_anew(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class MetricsFile:
         self._failed = False
         self._seeds: tuple[int, ...] = ()
         self._every = self._next_clock = 1
+        self._at = 0  # steps taken
         self._told_at = -1
         self._memory: PeakMemory | None = None
 
@@ -63,7 +64,8 @@ class MetricsFile:
     def begin(self, trainer: Trainer) -> None:
         """Open the file; what a killed run wrote after its last checkpoint is cut off."""
         self._seeds, self._every = trainer.config.seeds, trainer.config.log_every
-        self._next_clock = (trainer.loop.steps // self._every + 1) * self._every
+        self._at = trainer.loop.steps
+        self._next_clock = (self._at // self._every + 1) * self._every
         # Unbuffered: a line is with the system as soon as it is written, and a killed run loses none.
         self._file = cast(BinaryIO, self.path.open("ab", buffering=0))
         _lock(self._file, self.path)
@@ -76,6 +78,7 @@ class MetricsFile:
 
     def turned(self, steps: int) -> None:
         """Tell the time now and then."""
+        self._at = steps
         if steps >= self._next_clock:
             self._next_clock = (steps // self._every + 1) * self._every
             self._tell_time(steps)
@@ -113,8 +116,14 @@ class MetricsFile:
         self._write([self._event("notice", steps, None) | {"text": text}])
 
     def save(self) -> dict[str, Any]:
-        """The file's length, after making sure that it is on the disk, and the time so far."""
+        """The file's length, after making sure that it is on the disk, and the time so far.
+
+        The time is told there as well: a run that is killed right behind its last checkpoint has nothing left to do
+        and would never tell it.
+        """
         if self._file is not None:
+            if self._at != self._told_at:
+                self._tell_time(self._at)
             self._push()
             try:
                 os.fsync(self._file.fileno())
