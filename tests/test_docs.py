@@ -187,6 +187,7 @@ def test_the_default_is_worse_than_plain_sac_on_no_task_and_the_readme_says_how_
     assert {"MountainCar", "HumanKeep", "RobotPush", "AntStand", "AntFar"} <= {duel.task for duel in plain}
     assert "worse" not in {duel.verdict for duel in plain}
     assert "worse" not in {duel.verdict for duel in released}
+    assert [duel.task for duel in released if duel.better.value < 0.5] == ["RobotPush"]
     assert released[-1].verdict == "better"
     told = [f"{own.value:.2f} [{own.low:.2f}, {own.high:.2f}]" for own in (plain[-1].better, released[-1].better)]
     tasks = len([duel for duel in plain if duel.task in BY_NAME])
