@@ -12,7 +12,7 @@ from sasr.evidence.bandwidth import Bandwidth, LinearSchedule, choose_bandwidth
 from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
 from sasr.evidence.kernels import Kernel
 from sasr.evidence.normaliser import StateNormaliser
-from sasr.experience.retained import FAILURE, OUTCOMES, ReplayFlags, Retained, StatePool
+from sasr.experience.retained import FAILURE, OUTCOMES, SUCCESS, ReplayFlags, Retained, StatePool
 from sasr.experience.transition import sent
 
 Scaling = Literal["sum", "density"]
@@ -45,11 +45,12 @@ class Ledger(nn.Module):
         *,
         scaling: Scaling = "sum",
         burn_in: int = 0,
+        background: float = 0.0,
     ) -> None:
         super().__init__()
         self.store, self.normaliser, self.estimator = store, normaliser, counts
         self.kernel, self.bandwidth = kernel, bandwidth
-        self.scaling, self.burn_in = scaling, burn_in
+        self.scaling, self.burn_in, self.background = scaling, burn_in, background
         members = len(counts.size)
         self.register_buffer("until_rebuild", torch.ones(members, dtype=torch.int64))
         self.register_buffer("rebuilds", torch.zeros(members, dtype=torch.int64))
@@ -146,12 +147,16 @@ class Ledger(nn.Module):
         return self.finish(self.raw(states))
 
     def finish(self, raw: Tensor) -> Tensor:
-        """Counts (P, B, 2) from estimates: never negative, nothing before the burn-in, scaled."""
+        """Counts (P, B, 2) from estimates: never negative, nothing before the burn-in, scaled, over the background."""
         size = self.estimator.size[:, None, :]  # (P, 1, 2)
         total = raw.clamp(min=0.0) * (size > self.burn_in)
         if self.scaling == "density":
             # Paper, equation for Ñ_X: N/|D_X| · Σ K, with N all states observed so far.
             total = total * (self.observed[:, None, None] / self.estimator.amount[:, None, :])
+        if self.background:
+            # Only once something was won: until then a state that nobody knows is the best hope there is.
+            share = size / size.sum(2, keepdim=True).clamp(min=1.0)
+            total = total + self.background * share * (size[..., SUCCESS, None] > 0)
         return total
 
     @property

@@ -81,6 +81,7 @@ class SASR(CheckedModule):
             config.bandwidth,
             scaling=config.scaling,
             burn_in=config.burn_in,
+            background=config.background,
         )
         flagged = config.storage == "flags"
         self.segmenter = Segmenter(
