@@ -31,6 +31,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"range_rule": "observed"},
     {"range_rule": "observed", "absorbing": False},
     {"weight_rule": "failures"},
+    {"background": 50.0},
+    {"background": 20.0, "draw": "episode", "scaling": "density"},
     {"paid_end": "lost"},
     {"paid_end": "stay", "range_rule": "observed", "draw": "episode"},
     {"retention_rule": "adaptive"},
@@ -386,6 +388,50 @@ def test_each_member_is_weighed_by_its_own_failures(bound: Bound) -> None:
     assert shaper.ledger.failure_share.flatten().tolist() == pytest.approx([0.1, 1.0])
 
 
+# ------------------------------------------------------------------------------ a background of average states
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    won=st.integers(1, 30),
+    lost=st.integers(0, 30),
+    background=st.sampled_from([0.5, 10.0, 100.0]),
+    estimator=st.sampled_from(["exact", "linear", "squared"]),
+)
+def test_every_state_counts_as_so_many_of_the_average_kind(
+    won: int, lost: int, background: float, estimator: Any
+) -> None:
+    host = Host(observation_space=Box(-1.0, 1.0, (2,)), action_space=Box(-1.0, 1.0, (1,)))
+    without, over = (SASR(background=own, retention=1.0, estimator=estimator) for own in (0.0, background))
+    for shaper in (without, over):
+        shaper.bind(host)
+        shaper.add_trajectory(torch.randn(won, 2, generator=torch.Generator().manual_seed(won)), success=True)
+        if lost:
+            shaper.add_trajectory(torch.randn(lost, 2, generator=torch.Generator().manual_seed(lost)), success=False)
+    batch = make_batch(a_batch())
+    average = background * torch.tensor([won, lost]) / (won + lost)
+    torch.testing.assert_close(over.counts(batch), without.counts(batch) + average)
+
+
+def test_until_something_was_won_unknown_states_are_the_best_hope(bound: Bound) -> None:
+    """And from then on they are as good as the average: less than what won, more than what lost."""
+    shaper = bound(background=100.0, retention=1.0, sample=False, estimator="exact", bandwidth=0.5, standardise=False)
+    lost, won, unknown = torch.zeros(40, 2), torch.full((10, 2), 3.0), torch.full((1, 2), -4.0)
+    places = make_batch(torch.stack([lost[0], won[0], unknown[0]])[None])
+    shaper.add_trajectory(lost, success=False)
+    assert shaper.success_rate(places)[0].tolist() == pytest.approx([1 / 42, 0.5, 0.5])
+    shaper.add_trajectory(won, success=True)
+    assert shaper.success_rate(places)[0].tolist() == pytest.approx([21 / 142, 31 / 112, 21 / 102])
+
+
+def test_the_background_of_a_member_is_its_own(bound: Bound) -> None:
+    shaper = bound(background=10.0, seeds=(1, 2), retention=1.0, estimator="exact", bandwidth=0.1, standardise=False)
+    shaper.add_trajectory(torch.zeros(5, 2), success=True, member=0)
+    shaper.add_trajectory(torch.zeros(5, 2), success=False, member=1)
+    far = make_batch(torch.full((2, 1, 2), 4.0))
+    assert shaper.counts(far).flatten(1).tolist() == [[10.0, 0.0], [0.0, 0.0]]
+
+
 # ------------------------------------------------------------------------------ retention that adapts
 
 
@@ -513,6 +559,8 @@ def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:
         ({"range_rule": "observe"}, "did you mean 'observed'"),
         ({"paid_end": "gaol"}, "did you mean 'goal'"),
         ({"weight_rule": "failure"}, "did you mean 'failures'"),
+        ({"background": -1.0}, "background=-1.0 must be 0 or more states"),
+        ({"background": float("nan")}, "background=nan must be 0 or more states"),
     ],
 )
 def test_impossible_settings_raise_and_name_the_fix(options: dict[str, Any], message: str) -> None:
