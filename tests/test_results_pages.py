@@ -277,6 +277,29 @@ def test_notes_can_quote_a_point_of_the_curve(store: Path) -> None:
     assert text_of(store, "MountainCar").endswith(f"## In short\n\n{said}\n")
 
 
+def test_notes_can_quote_an_area_and_a_duel_up_to_any_point(store: Path) -> None:
+    (store / "notes").mkdir()
+    (store / "notes" / "MountainCar.md").write_text(
+        "{sasr.area to 10,000} is {sasr.auc}, {MountainCar/sasr.beats sac to 10,000} is {sasr.better_auc}; "
+        "{rises 0.3.area to 5,000}, {rises 0.3.area to 10,000}; {rises 0.3.beats sac to 5,000}, "
+        "{rises 0.3.beats rises 0.6 to 5,000}, {rises 0.6.beats rises 0.3 to 10,000}.\n"
+    )
+    for name, steps, returns in (
+        ("rises 0.3", (5_000, 10_000), (90.0, 10.0)),
+        ("rises 0.6", (5_000, 10_000), (60.0, 300.0)),
+    ):
+        seeds = tuple(SeedResult(seed=k, steps=steps, returns=returns, final=(0.0,)) for k in range(3))
+        write_result(replace(make_result("MountainCar", name), seeds=seeds, planned=(0, 1, 2)), store)
+    text = text_of(store, "MountainCar")
+    ours = table_row(text, "sasr")
+    # A curve begins where its first point is: 90 up to 5,000 steps, then down to 10.
+    said = (
+        f"{ours['area to 10,000 [95 %]']} is {ours['area to 10,000 [95 %]']}, {ours['P(area > sac)']} is "
+        f"{ours['P(area > sac)']}; 90 [90, 90], 70 [70, 70]; 1.00 [1.00, 1.00], 1.00 [1.00, 1.00], 1.00 [1.00, 1.00].\n"
+    )
+    assert text.endswith(said), text[-400:]
+
+
 def test_notes_can_quote_what_was_paid_in_training(store: Path) -> None:
     (store / "notes").mkdir()
     seeds = [
@@ -331,6 +354,14 @@ def test_notes_can_quote_what_was_paid_in_training(store: Path) -> None:
             "{sasr.at 1,234}",
             r"\{sasr\.at 1,234\}: not every seed was evaluated after 1,234 steps; .* 1,052, ",
         ),
+        (
+            "MountainCar",
+            "{sasr.area to 99,000}",
+            r"not every seed was evaluated up to 99,000 steps; runs are of 10,000$",
+        ),
+        ("MountainCar", "{sasr.beats sca to 9,000}", r"method 'sca' is unknown; did you mean 'sac'"),
+        ("MountainCar", "{HumanKeep/sasr.beats sca to 9,000}", r"did you mean 'HumanKeep/sac'"),
+        ("MountainCar", "{sasr.beats sac}", r"figure 'beats sac' is unknown"),
         ("MountainCar", "{sasr.at ,}", r"\{sasr\.at ,\}: figure 'at ,' is unknown"),
         ("MountainCar", "{sasr}", r"\{sasr\} is not \{METHOD\.FIGURE\}"),
         ("MountianCar", "words", r"MountianCar\.md: page 'MountianCar' is unknown; did you mean 'MountainCar'"),

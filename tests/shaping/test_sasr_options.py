@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sasr import SASR, Batch, Host
+from sasr.evidence.background import MEMORY, SIZES
 from sasr.shaping.diagnosis import diagnose
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.reward_range import range_shift
@@ -32,6 +33,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"range_rule": "observed", "absorbing": False},
     {"weight_rule": "failures"},
     {"background": 50.0},
+    {"background": "fitted"},
+    {"background": "fitted", "estimator": "squared", "scaling": "density"},
     {"background": 20.0, "draw": "episode", "scaling": "density"},
     {"paid_end": "lost"},
     {"paid_end": "stay", "range_rule": "observed", "draw": "episode"},
@@ -432,6 +435,71 @@ def test_the_background_of_a_member_is_its_own(bound: Bound) -> None:
     assert shaper.counts(far).flatten(1).tolist() == [[10.0, 0.0], [0.0, 0.0]]
 
 
+def feed(shaper: SASR, episodes: int, *, telling: bool, member: int = 0, win: float = 0.3) -> None:
+    """Episodes of 20 states, of which a share wins: those off to one side, or whichever."""
+    rng = np.random.default_rng(3)
+    for _ in range(episodes):
+        won = rng.random() < win
+        place = rng.normal(size=(20, 2)) * 0.5 + (4.0 * won if telling else 4.0 * (rng.random() < 0.5))
+        shaper.add_trajectory(torch.tensor(place, dtype=torch.float32), success=bool(won), member=member)
+
+
+@pytest.mark.parametrize("estimator", ["linear", "exact"])
+def test_a_fitted_background_is_small_where_neighbours_tell_and_large_where_not(bound: Bound, estimator: str) -> None:
+    few = {"bandwidth": 0.1, "standardise": False}  # neighbours each, or their share would be the average anyway
+    shaper = bound(background="fitted", seeds=(1, 2), retention=1.0, estimator=estimator, **few)
+    feed(shaper, 150, telling=True, member=0)
+    feed(shaper, 150, telling=False, member=1)
+    small, large = shaper.ledger.fitted.chosen.tolist()
+    print(small, large)
+    assert small <= 1.0
+    assert large >= 30.0
+    assert shaper.update(make_batch(a_batch(2)))["background"].tolist() == [small, large]
+
+
+def test_a_fitted_background_is_the_likeliest_of_an_oracle(bound: Bound) -> None:
+    """Every episode judged by hand, with SciPy, before it is counted."""
+    shaper = bound(background="fitted", retention=1.0, estimator="exact", bandwidth=0.7, standardise=False)
+    rng, known, said = np.random.default_rng(5), {True: [], False: []}, np.zeros(len(SIZES))
+    for episode in range(25):
+        won, states = bool(rng.random() < 0.4), rng.normal(size=(6, 2)).astype(np.float32)
+        counts = {
+            key: sum(np.exp(-((states - old) ** 2).sum(1) / (2 * 0.7**2)) for old in own) + np.zeros(6)
+            for key, own in known.items()
+        }
+        n = {key: len(own) for key, own in known.items()}
+        if n[True] and n[False]:
+            share = n[True] / (n[True] + n[False])
+            likely = [
+                stats.betabinom(1, counts[True] + c * share + 1, counts[False] + c * (1 - share) + 1).logpmf(int(won))
+                for c in SIZES
+            ]
+            said = MEMORY * said + np.mean(likely, axis=1)
+        shaper.add_trajectory(torch.tensor(states), success=won)
+        known[won] += list(states)
+        assert shaper.ledger.fitted.said[0].numpy() == pytest.approx(said, abs=1e-4), episode
+        assert float(shaper.ledger.fitted.chosen) == SIZES[int(shaper.ledger.fitted.said[0].argmax())]
+
+
+@pytest.mark.parametrize("win", [0.0, 1.0])
+def test_a_fitted_background_says_nothing_until_some_won_and_some_lost(bound: Bound, win: float) -> None:
+    shaper = bound(background="fitted", retention=1.0)
+    feed(shaper, 20, telling=True, win=win)
+    assert shaper.ledger.fitted.said.abs().sum() == 0.0
+    assert shaper.ledger.fitted.chosen.tolist() == [0.0]
+
+
+def test_a_fitted_background_pays_what_the_same_number_pays(bound: Bound) -> None:
+    fitted = bound(background="fitted", retention=1.0, sample=False)
+    feed(fitted, 40, telling=False)
+    size = float(fitted.ledger.fitted.chosen)
+    given = bound(background=size, retention=1.0, sample=False)
+    feed(given, 40, telling=False)
+    batch = make_batch(a_batch())
+    assert size > 0.0
+    assert torch.equal(fitted.shape(batch), given.shape(batch))
+
+
 # ------------------------------------------------------------------------------ retention that adapts
 
 
@@ -559,6 +627,7 @@ def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:
         ({"range_rule": "observe"}, "did you mean 'observed'"),
         ({"paid_end": "gaol"}, "did you mean 'goal'"),
         ({"weight_rule": "failure"}, "did you mean 'failures'"),
+        ({"background": "fited"}, "did you mean 'fitted'"),
         ({"background": -1.0}, "background=-1.0 must be 0 or more states"),
         ({"background": float("nan")}, "background=nan must be 0 or more states"),
     ],

@@ -8,11 +8,12 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
+from sasr.evidence.background import Background, FittedBackground, average
 from sasr.evidence.bandwidth import Bandwidth, LinearSchedule, choose_bandwidth
 from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
 from sasr.evidence.kernels import Kernel
 from sasr.evidence.normaliser import StateNormaliser
-from sasr.experience.retained import FAILURE, OUTCOMES, SUCCESS, ReplayFlags, Retained, StatePool
+from sasr.experience.retained import FAILURE, OUTCOMES, ReplayFlags, Retained, StatePool
 from sasr.experience.transition import sent
 
 Scaling = Literal["sum", "density"]
@@ -45,13 +46,14 @@ class Ledger(nn.Module):
         *,
         scaling: Scaling = "sum",
         burn_in: int = 0,
-        background: float = 0.0,
+        background: Background = 0.0,
     ) -> None:
         super().__init__()
         self.store, self.normaliser, self.estimator = store, normaliser, counts
         self.kernel, self.bandwidth = kernel, bandwidth
         self.scaling, self.burn_in, self.background = scaling, burn_in, background
         members = len(counts.size)
+        self.fitted = FittedBackground(members, counts.size.device) if background == "fitted" else None
         self.register_buffer("until_rebuild", torch.ones(members, dtype=torch.int64))
         self.register_buffer("rebuilds", torch.zeros(members, dtype=torch.int64))
         self.register_buffer("observed", torch.zeros(members, device=counts.size.device))
@@ -83,6 +85,8 @@ class Ledger(nn.Module):
         `absorb` is this ledger's own or a captured graph of it: where it serves, that is one launch and not twenty.
         """
         states = cast(Retained, self.store).append(member, outcome, items, weight)
+        if self.fitted is not None:
+            self.fitted.judge(member, outcome, self._known_of(member, states), self.estimator.size[member])
         self.until_rebuild[member] -= len(states)
         if self._is_due(member):
             self.rebuild(member)
@@ -148,16 +152,25 @@ class Ledger(nn.Module):
 
     def finish(self, raw: Tensor) -> Tensor:
         """Counts (P, B, 2) from estimates: never negative, nothing before the burn-in, scaled, over the background."""
-        size = self.estimator.size[:, None, :]  # (P, 1, 2)
-        total = raw.clamp(min=0.0) * (size > self.burn_in)
+        total = self._known(raw)
+        if self.fitted is not None:
+            return total + self.fitted.chosen[:, None, None] * average(self.estimator.size)[:, None]
+        if self.background:
+            return total + cast(float, self.background) * average(self.estimator.size)[:, None]
+        return total
+
+    def _known(self, raw: Tensor) -> Tensor:
+        total = raw.clamp(min=0.0) * (self.estimator.size[:, None, :] > self.burn_in)
         if self.scaling == "density":
             # Paper, equation for Ñ_X: N/|D_X| · Σ K, with N all states observed so far.
             total = total * (self.observed[:, None, None] / self.estimator.amount[:, None, :])
-        if self.background:
-            # Only once something was won: until then a state that nobody knows is the best hope there is.
-            share = size / size.sum(2, keepdim=True).clamp(min=1.0)
-            total = total + self.background * share * (size[..., SUCCESS, None] > 0)
         return total
+
+    def _known_of(self, member: int, states: Tensor) -> Tensor:
+        """Counts (n, 2) of one member's states (n, k) without the background."""
+        mapped = self.normaliser.of_member(member, sent(states, self.h.device))
+        # Of all members, though one is asked: once an episode, and estimators then need no second way in.
+        return self._known(self.estimator.raw(mapped.expand(len(self.h), *mapped.shape)))[member]
 
     @property
     def failure_share(self) -> Tensor:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from sasr.errors import unknown_name
+from sasr.evidence.background import Background
 from sasr.evidence.bandwidth import Bandwidth, check_bandwidth
 from sasr.evidence.counts import EstimatorName
 from sasr.evidence.features import Form, Frequencies
@@ -71,8 +72,8 @@ class SasrConfig:
     """Plain kernel sums (Algorithm 1), or density: N/|D_X| times the sum (the equation for Ñ_X)."""
     burn_in: int = 0
     """Counts of an outcome are 0 until more than this many of its states are retained."""
-    background: float = 0.0
-    """Once something was won, every state also counts as this many of the average kind; 0 is the paper's."""
+    background: Background = 0.0
+    """Once something was won, each state also counts as this many of the average kind; fitted: as many as foretell."""
 
     kernel: KernelName = "gaussian"
     """Shape of the kernel."""
@@ -123,8 +124,11 @@ class SasrConfig:
             raise ValueError(f"clip={self.clip} must be above 0 standard deviations; 5 is the default")
         if self.burn_in < 0:
             raise ValueError(f"burn_in={self.burn_in} must be 0 or more states; the released code uses 1000")
-        if not 0.0 <= self.background < math.inf:
-            raise ValueError(f"background={self.background} must be 0 or more states; 0 is the paper's")
+        if isinstance(self.background, str):
+            if self.background != "fitted":
+                raise unknown_name("background", self.background, ("fitted",))
+        elif not 0.0 <= self.background < math.inf:
+            raise ValueError(f"background={self.background} must be 0 or more states, or 'fitted'; 0 is the paper's")
         check_bandwidth(self.bandwidth)
         kernel_named(self.kernel)
         if self.success_rule not in RULES:

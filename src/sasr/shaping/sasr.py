@@ -282,6 +282,8 @@ class SASR(CheckedModule):
             "retained_failure": size[:, FAILURE].clone(),
             "bandwidth": self.ledger.h.clone(),
         }
+        if self.ledger.fitted is not None:
+            figures["background"] = self.ledger.fitted.chosen.clone()
         if self.reward_scale is not None:
             figures["reward_scale"] = self.reward_scale.in_force.clone()
         if self.observed_range is not None:

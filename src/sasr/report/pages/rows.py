@@ -200,6 +200,24 @@ def figure_at(row: Row, step: int) -> str:
     return Entry(mean, error, digits=row.digits).text()
 
 
+def areas_to(row: Row, until: int) -> stats.Scores:
+    """The area under each seed's curve up to so many steps; empty where a seed does not go that far."""
+    areas = cells_of(Collection([row.result]), until=until)[row.result.task, row.result.method].areas
+    return areas if len(areas) == len(row.result.seeds) else areas[:0]
+
+
+def figure_of_area(row: Row, until: int) -> str:
+    """The area up to so many steps, mean over seeds with its interval; empty where a seed does not go that far."""
+    areas = areas_to(row, until)
+    return _interval(stats.estimate([areas], stats.mean_of_tasks), row.digits).text() if len(areas) else ""
+
+
+def figure_of_duel(row: Row, other: Row, until: int) -> str:
+    """The chance that a seed has the larger area up to so many steps; empty where a seed does not go that far."""
+    ours, theirs = areas_to(row, until), areas_to(other, until)
+    return _interval(chance([ours], [theirs], 0), 2).text() if len(ours) and len(theirs) else ""
+
+
 def figure_of_training(row: Row, what: str, after: int, until: int, border: float = math.nan) -> str:
     """Of the episodes of training between two points of the curves; empty where a seed has no such points.
 
