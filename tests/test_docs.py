@@ -14,9 +14,10 @@ from benchmarks.discovery import CONTENDERS
 from scipy.stats import fisher_exact
 
 from sasr.experiments.plan_file import parse_plan, read_suite, suites
+from sasr.report.pages.ablations import plan_rows
 from sasr.report.pages.guard import duels
 from sasr.report.pages.inputs import read_store
-from sasr.report.pages.rows import figures_of
+from sasr.report.pages.rows import figure_of_duel, figures_of
 from sasr.report.pages.tasks import rows_by_task
 from sasr.report.store import read_results
 from sasr.tasks.catalogue import BY_NAME
@@ -200,6 +201,15 @@ def test_the_default_is_worse_than_plain_sac_on_no_task_and_the_readme_says_how_
     # RobotReach leans the other way"
     assert [duel.task for duel in plain[:-1] if duel.task in BY_NAME and duel.verdict == "better"] == ["MountainCar"]
     assert [duel.task for duel in plain if duel.better.value < 0.5] == ["RobotReach"]
+
+
+def test_what_the_readme_says_of_a_background_on_robot_reach_is_stored() -> None:
+    rows = {row.method: row for row in plan_rows(read_store(ROOT / "results"), "reach")["RobotReach"]}
+    ours = rows["background 100"]
+    said = (
+        f"to 200,000 steps with probability {figure_of_duel(ours, rows['sac'], 200_000)} (commit {ours.result.commit})"
+    )
+    assert said in (ROOT / "README.md").read_text()
 
 
 def test_every_seed_of_the_default_has_solved_mountain_car_by_40000_steps() -> None:

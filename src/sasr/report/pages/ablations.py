@@ -29,7 +29,7 @@ Seeds = dict[str, dict[str, Sequence[SeedResult]]]
 def ablations_page(store: Store, quoted: Mapping[str, Row]) -> Page | None:
     """The page of the paper's ablations; None while none has results.
 
-    Its note may quote rows of the main comparison too, as TASK/METHOD.
+    Its note may quote rows of all other pages too, as TASK/METHOD.
     """
     lines = [
         "# The paper's ablations",
@@ -112,7 +112,7 @@ def plan_page(
 ) -> Page | None:
     """The page of a plan: its first method, and others that change one thing in it; None without results.
 
-    Its note may quote rows of the main comparison too, as TASK/METHOD, of tasks and methods that the plan has not.
+    Its note may quote rows of all other pages too, as TASK/METHOD, of tasks and methods that the plan has not.
     """
     if not rows:
         return None

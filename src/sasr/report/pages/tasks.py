@@ -101,8 +101,13 @@ def authors_beside(curves: Mapping[str, Reference], methods: Mapping[str, object
     return found
 
 
-def index_page(store: Store, rows: Mapping[str, list[Row]], others: Mapping[str, str]) -> Page:
-    """All tasks in one table, and the way to everything else: `others` are further pages with what they show."""
+def index_page(
+    store: Store, rows: Mapping[str, list[Row]], others: Mapping[str, str], quoted: Mapping[str, Row]
+) -> Page:
+    """All tasks in one table, and the way to everything else.
+
+    `others` are further pages with what they show, `quoted` the rows that its note may quote, as TASK/METHOD.
+    """
     lines = ["# Results", "", _ADD, ""]
     if rows:
         lines += [_overview(rows).to_markdown(), ""]
@@ -113,7 +118,7 @@ def index_page(store: Store, rows: Mapping[str, list[Row]], others: Mapping[str,
         lines += ["No task has been measured for these pages yet: `results/` holds no results of the main comparison."]
     lines += ["", *(f"- [{page}]({page}.md): {about}" for page, about in others.items()), ""]
     if INDEX in store.notes:
-        lines += in_short(store.notes, INDEX, placeholders(rows))
+        lines += in_short(store.notes, INDEX, quoted)
     return Page(name=INDEX, lines=lines)
 
 

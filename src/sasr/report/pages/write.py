@@ -25,14 +25,15 @@ def pages_of(folder: str | Path) -> list[Page]:
     about = {name: _about(Path(folder) / "plans" / f"{name}.toml") for name in store.plans}
     plans = {name: plan_rows(store, name) for name in store.plans}
     quoted = {f"{task}/{row.method}": row for own in plans.values() for task, lot in own.items() for row in lot}
-    made = [(plan_page(store, name, text, plans[name], placeholders(rows)), text) for name, text in about.items()]
+    known = {**quoted, **placeholders(rows)}  # a task's own row where a plan compares the same one with another base
+    made = [(plan_page(store, name, text, plans[name], known), text) for name, text in about.items()]
     made += [
-        (ablations_page(store, placeholders(rows)), "the paper's six ablations"),
+        (ablations_page(store, known), "the paper's six ablations"),
         (analysis_page(store), "where runs have been, and what they were paid for it"),
         (costs_page(store), "time and memory of whole runs beside the paper's tables"),
     ]
     others = [(page, text) for page, text in made if page is not None]
-    index = index_page(store, rows, {page.name: text for page, text in others})
+    index = index_page(store, rows, {page.name: text for page, text in others}, known)
     pages = [index, *(task_page(store, task, rows, quoted) for task in rows), *(page for page, _ in others)]
     names = [page.name for page in pages]
     for name in (*store.notes, *(name for name in names if names.count(name) > 1)):
