@@ -73,7 +73,7 @@ class SasrConfig:
     burn_in: int = 0
     """Counts of an outcome are 0 until more than this many of its states are retained."""
     background: Background = 0.0
-    """Once something was won, each state also counts as this many of the average kind; fitted: as many as foretell."""
+    """Once something was won, a state also counts as this many of the average kind; fitted chooses by what was seen."""
 
     kernel: KernelName = "gaussian"
     """Shape of the kernel."""
