@@ -106,7 +106,7 @@ def test_presets_are_configs_and_authors_rewards_stay_in_their_range(bound: Boun
 
 
 def test_success_draws_the_bonus_up_and_failure_down(bound: Bound) -> None:
-    shaper = bound("auto", retention=1.0, reward_weight=0.3, weight_rule="fixed")
+    shaper = bound("auto", retention=1.0, reward_weight=0.3, weight_rule="fixed", background=0.0)
     good, bad = torch.full((60, 1, 1, 2), 2.0), torch.full((60, 1, 1, 2), -2.0)
     for _ in range(5):
         episode(shaper, good + 0.1 * torch.randn(60, 1, 1, 2), success=True)

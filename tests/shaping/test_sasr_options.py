@@ -246,7 +246,8 @@ def ends(shaper: SASR, *, reward: list[float], count: int = 1, end: str = "termi
 
 
 def test_the_range_lies_below_zero_where_success_ends_and_above_where_failure_does(bound: Bound) -> None:
-    shaper = bound(range_rule="observed", seeds=(1, 2), reward_weight=1.0, weight_rule="fixed", estimator="exact")
+    plain = {"reward_weight": 1.0, "weight_rule": "fixed", "background": 0.0, "estimator": "exact"}
+    shaper = bound(range_rule="observed", seeds=(1, 2), **plain)
     unknown = make_batch(torch.full((2, 3000, 2), 50.0))
 
     def bounds() -> Tensor:
