@@ -57,7 +57,7 @@ def test_the_pages_in_docs_are_what_the_store_gives() -> None:
 def test_plans_can_be_run_and_those_that_take_the_default_apart_change_its_settings_alone() -> None:
     plans = {path.stem: read_plan(path) for path in (ROOT / "results" / "plans").glob("*.toml")}
     assert {name for name, plan in plans.items() if takes_apart(plan)} == {"default", "reach"}
-    assert next(iter(methods_of(plans["reach"]))) == "sasr"
+    assert next(iter(methods_of(plans["reach"]))) == "without background"
     methods = methods_of(plans["default"])
     assert next(iter(methods)) == "start"
     start = methods["start"].shaper_settings
