@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -167,6 +168,26 @@ def test_a_legend_of_long_names_stays_within_the_picture(grid: Collection) -> No
     inside, whole = legend.get_window_extent(), figure.bbox
     assert whole.x0 <= inside.x0
     assert inside.x1 <= whole.x1
+
+
+def test_long_names_above_neighbouring_panels_do_not_run_into_each_other(grid: Collection) -> None:
+    seeds = figures.panels_of(grid)["AntFar"]["sasr"]
+    names = [f"without a background, ten more runs, number {number}" for number in range(4)]
+    figure = figures.change_grid({name: {"sasr": seeds, name: seeds} for name in names})
+    figure.draw_without_rendering()
+    assert [panel.get_title().replace("\n", " ") for panel in figure.axes] == names
+    boxes = [panel.title.get_window_extent() for panel in figure.axes]
+    assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
+    assert boxes[-1].x1 <= figure.bbox.x1
+
+
+def test_a_change_is_drawn_as_far_as_both_go() -> None:
+    long = SeedResult(seed=0, steps=(100, 200, 300), returns=(1.0, 2.0, 90.0))
+    short = SeedResult(seed=0, steps=(100, 200), returns=(3.0, 4.0))
+    (panel,) = figures.change_grid({"shorter": {"sasr": [long], "shorter": [short]}}).axes
+    assert [line.get_ydata().tolist() for line in panel.lines] == [[1.0, 2.0], [3.0, 4.0]]
+    assert panel.get_xlim() == (0.0, 200.0)
+    assert panel.get_ylim()[1] < 10.0
 
 
 def test_returns_in_training_have_a_panel_of_their_own_where_they_are_stored() -> None:

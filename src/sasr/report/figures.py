@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Literal
 
 import numpy as np
@@ -144,11 +146,11 @@ def change_grid(changes: Panels, *, band: Band = "error", seed: int = 0) -> Any:
     """A panel for each change, with two methods in it: what was changed, and the same with that change."""
     figure, axes = _grid(len(changes), 4, width=0.75 * WIDTH, height=0.75 * HEIGHT)
     for panel, (name, pair) in zip(axes, changes.items(), strict=True):
+        end = min(max(own.steps[-1] for own in seeds) for seeds in pair.values())
         for index, seeds in enumerate(pair.values()):
-            _draw_method(panel, seeds, _style(index), band, seed)
-        ends = (max(own.steps[-1] for own in seeds) for seeds in pair.values())
-        panel.set_xlim(0, min(ends))  # beyond there is nothing to compare
-        _dress(panel, name)
+            _draw_method(panel, [_until(own, end) for own in seeds], _style(index), band, seed)
+        panel.set_xlim(0, end)
+        _dress(panel, fill(name, 26))  # as many letters as stand above a panel so narrow
     first = list(next(iter(changes.values())))
     _legend(figure, [first[0], "with the change above"])
     return figure
@@ -281,6 +283,12 @@ def _draw_method(
     else:
         panel.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
     panel.plot(steps, curve.centre, color=colour, linestyle=dash, linewidth=1.5, label=label)
+
+
+def _until(own: SeedResult, end: int) -> SeedResult:
+    """The curve up to there: beyond is nothing to compare, and what is higher would press the rest down."""
+    points = bisect_right(own.steps, end)
+    return SeedResult(seed=own.seed, steps=own.steps[:points], returns=own.returns[:points])
 
 
 def _grid(count: int, columns: int, *, width: float = WIDTH, height: float = HEIGHT) -> tuple[Any, Any]:

@@ -166,8 +166,8 @@ PRESETS: dict[str, SasrConfig] = {
         truncation_is_terminal=True,
     ),
     # Measured in docs/mechanism.md: the kernel must see the state, and an always-positive bonus is paid for lingering.
-    # Failures set the weight, an end that cuts lasting rewards off is no goal, and what is new is average once something
-    # was won: docs/results/default.md.
+    # Failures set the weight, an end that cuts lasting rewards off is no goal, and after a first success what is new is
+    # taken for average: docs/results/default.md.
     "auto": SasrConfig(
         reward_weight=1.0,
         weight_rule="failures",
