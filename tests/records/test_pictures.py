@@ -96,7 +96,7 @@ def experienced() -> SASR:
     draw = torch.Generator().manual_seed(0)
     for member in range(2):
         for success, middle in ((True, 0.4), (False, -0.9)):
-            states = torch.tensor([middle, 0.0]) + torch.randn(600, 2, generator=draw) * torch.tensor([0.1, 0.01])
+            states = torch.tensor([middle, 0.0]) + torch.randn(3000, 2, generator=draw) * torch.tensor([0.1, 0.01])
             shaper.add_trajectory(states, success=success, member=member)
     return shaper
 
