@@ -188,6 +188,9 @@ def test_a_change_is_drawn_as_far_as_both_go() -> None:
     assert [line.get_ydata().tolist() for line in panel.lines] == [[1.0, 2.0], [3.0, 4.0]]
     assert panel.get_xlim() == (0.0, 200.0)
     assert panel.get_ylim()[1] < 10.0
+    late = SeedResult(seed=0, steps=(500,), returns=(5.0,))
+    (panel,) = figures.change_grid({"later": {"sasr": [short], "later": [late]}}).axes
+    assert [line.get_ydata().tolist() for line in panel.lines] == [[3.0, 4.0]]
 
 
 def test_returns_in_training_have_a_panel_of_their_own_where_they_are_stored() -> None:

@@ -148,7 +148,8 @@ def change_grid(changes: Panels, *, band: Band = "error", seed: int = 0) -> Any:
     for panel, (name, pair) in zip(axes, changes.items(), strict=True):
         end = min(max(own.steps[-1] for own in seeds) for seeds in pair.values())
         for index, seeds in enumerate(pair.values()):
-            _draw_method(panel, [_until(own, end) for own in seeds], _style(index), band, seed)
+            if begun := [_until(own, end) for own in seeds if own.steps[0] <= end]:
+                _draw_method(panel, begun, _style(index), band, seed)
         panel.set_xlim(0, end)
         _dress(panel, fill(name, 26))  # as many letters as stand above a panel so narrow
     first = list(next(iter(changes.values())))
