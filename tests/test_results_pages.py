@@ -136,7 +136,7 @@ def test_the_same_store_gives_the_same_bytes_and_old_pages_go(store: Path, tmp_p
     assert "HumanKeep.md belongs to no page" in differences(store, one)
     write_pages(store, one)
     assert sorted(path.name for path in one.iterdir()) == [
-        "MountainCar.md", "MountainCar.png", "README.md", "by-hand.md", "costs.md",
+        "MountainCar.md", "MountainCar.png", "README.md", "by-hand.md", "costs.md", "guard.png",
     ]  # fmt: skip
 
 
@@ -242,6 +242,12 @@ def test_the_index_says_where_the_default_is_better_and_where_worse(tmp_path: Pa
     assert lines["AntFar"][3:5] == ["–", "–"]
     assert lines["Other-v0"][2] == "better"
     assert lines["all of the catalogue"][1:3] == ["0.50 [0.50, 0.50]", "not told apart"]  # without the other one
+    (picture,) = next(page for page in pages_of(tmp_path) if page.name == "README").pictures
+    assert f"({picture.file})\n<!-- drawn from data {picture.data} -->" in text
+    assert [own.get_title() for own in picture.draw().axes] == [
+        "against plain SAC",
+        "against the released code's settings",
+    ]
 
 
 def test_one_seed_each_gives_no_verdict_and_no_rival_no_table(tmp_path: Path) -> None:
@@ -253,6 +259,7 @@ def test_one_seed_each_gives_no_verdict_and_no_rival_no_table(tmp_path: Path) ->
     assert duel.verdict == "one seed"
     assert "| AntStand | 10,000 | 1.00 | one seed | – | – | – |" in text_of(tmp_path, "README")
     assert "all of the catalogue |" not in text_of(tmp_path, "README")
+    assert "guard.png" not in text_of(tmp_path, "README")  # no interval, nothing to look at
     assert duel.better.value == 1.0
 
 

@@ -12,6 +12,7 @@ from sasr.report import figures, stats
 from sasr.report.collect import Collection
 from sasr.report.reference import at, like, read_reference, until
 from sasr.report.seeds import SeedResult
+from sasr.report.stats import Estimate
 from sasr.report.summary import summarise
 
 from .synthetic import make_result, seed_result
@@ -118,6 +119,23 @@ def test_a_change_is_drawn_beside_what_it_changes_as_far_as_both_go(grid: Collec
     assert [len(own.lines) for own in drawn] == [2, 2]
     assert drawn[1].get_xlim()[1] == short[0].steps[-1] < whole[base][0].steps[-1]
     assert drawn[0].get_xlim()[1] == whole[base][0].steps[-1]
+
+
+def test_chances_stand_at_their_tasks_and_are_coloured_where_seeds_tell_the_two_apart() -> None:
+    level, ahead, behind = Estimate(0.5, 0.3, 0.7), Estimate(0.9, 0.6, 1.0), Estimate(0.2, 0.1, 0.4)
+    figure = figures.chances({"first": {"AntStand": level, "AntFar": ahead}, "second": {"AntFar": behind}})
+    first, second = figure.axes
+    assert [own.get_title() for own in figure.axes] == ["first", "second"]
+    names = [own.get_text() for own in first.get_yticklabels()]
+    for panel, expected in ((first, {"AntStand": level, "AntFar": ahead}), (second, {"AntFar": behind})):
+        bars = panel.lines[1::2]  # after the line at 0.5, a bar and a point by turns
+        assert {names[int(bar.get_ydata()[0])]: tuple(bar.get_xdata()) for bar in bars} == {
+            task: (own.low, own.high) for task, own in expected.items()
+        }
+        assert [own.get_xdata()[0] for own in panel.lines[2::2]] == [own.value for own in expected.values()]
+    assert names[-1] == "AntStand"  # the first on top
+    grey, coloured = (own.get_color() for own in first.lines[1::2])
+    assert grey != coloured == second.lines[1].get_color()
 
 
 def test_visited_states_are_counted_by_periods() -> None:

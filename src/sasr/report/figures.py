@@ -17,7 +17,7 @@ from sasr.report.collect import Collection
 from sasr.report.palette import DASHES, LIGHT
 from sasr.report.reference import Reference, like, until
 from sasr.report.seeds import SeedResult
-from sasr.report.stats import Curve, Profile
+from sasr.report.stats import Curve, Estimate, Profile
 from sasr.report.summary import Summary
 
 Band = Literal["error", "iqm", "seeds"]
@@ -169,6 +169,28 @@ def interval_bars(summary: Summary) -> Any:
     panel.set_yticks(range(len(ranked)), [own.method for own in ranked], fontsize=8)
     panel.set_xlabel("normalised return, IQM and 95 % interval", fontsize=8)
     _clean(panel)
+    return figure
+
+
+def chances(panels: Mapping[str, Mapping[str, Estimate]]) -> Any:
+    """A panel for each title: the chance of being ahead on each task, with its interval, the first task on top.
+
+    An interval on one side of the line at 0.5 is coloured: there the seeds tell the two apart.
+    """
+    tasks = list(dict.fromkeys(task for own in panels.values() for task in own))[::-1]
+    figure, axes = _grid(len(panels), len(panels), width=3.6, height=0.5 + 0.26 * len(tasks))
+    for panel, (title, own) in zip(axes, panels.items(), strict=True):
+        panel.axvline(0.5, color="#999999", linewidth=1.0, linestyle=_DASHED)
+        for task, (value, low, high) in own.items():
+            told, row = low > 0.5 or high < 0.5, tasks.index(task)
+            colour, alpha = (LIGHT[0], 0.6) if told else ("#777777", 0.35)
+            panel.plot([low, high], [row, row], color=colour, linewidth=6, alpha=alpha, solid_capstyle="butt")
+            panel.plot([value], [row], "o", color=colour, markersize=5)
+        panel.set(xlim=(-0.03, 1.03), ylim=(-0.6, len(tasks) - 0.4))
+        panel.set_yticks(range(len(tasks)), tasks if panel is axes[0] else [], fontsize=8)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel("chance of the larger area", fontsize=8)
+        _clean(panel)
     return figure
 
 

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sasr.report.collect import Collection
+from sasr.report.figures import chances
+from sasr.report.pages.page import Picture, digest
 from sasr.report.pages.rows import DEFAULT, Row, chance
 from sasr.report.stats import Estimate
 from sasr.report.summary import cells_of
 from sasr.report.tables import Entry, Table
 from sasr.tasks.catalogue import BY_NAME
 
-RIVALS = ("sac", "sasr-authors")
+RIVALS = {"sac": "plain SAC", "sasr-authors": "the released code's settings"}
 """What the default must not be worse than, and what it should mostly be better than."""
 ALL = "all of the catalogue"
 """The last line; a task of another origin may be one of these under another name and would weigh twice."""
@@ -74,6 +76,16 @@ def guard_table(rows: Mapping[str, Sequence[Row]]) -> Table | None:
             "of the catalogue, each of which weighs the same.",
         ),
     )
+
+
+def guard_picture(rows: Mapping[str, Sequence[Row]]) -> Picture | None:
+    """The same to look at; None where the default meets none of its rivals, or no interval is known."""
+    met = {
+        f"against {words}": {duel.task: duel.better for duel in duels(rows, rival) if not math.isnan(duel.better.low)}
+        for rival, words in RIVALS.items()
+    }
+    panels = {title: own for title, own in met.items() if own}
+    return Picture("guard.png", digest("guard", panels), lambda: chances(panels)) if panels else None
 
 
 def _line(name: str, own: Sequence[Duel | None]) -> tuple[Entry, ...]:

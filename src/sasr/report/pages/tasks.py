@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from sasr.report.figures import in_training, over_authors
-from sasr.report.pages.guard import guard_table
+from sasr.report.pages.guard import guard_picture, guard_table
 from sasr.report.pages.inputs import Store
 from sasr.report.pages.notes import in_short
 from sasr.report.pages.page import Page, Picture, curves_drawn, digest, file_name, provenance
@@ -22,6 +22,10 @@ _ADD = """\
 Everything here is drawn by `make results` from [results/](../../results/README.md), which `sasr compare --save` writes
 to. Intervals are 95 % bootstrap intervals over seeds, *s.e.* is the standard error over seeds, *IQM* the interquartile
 mean; the final return of a seed is its mean over episodes of evaluation after training, 100 if not said otherwise.\
+"""
+_CHANCES = """\
+Chance that a seed of the default has the larger area under the curve, with its 95 % interval. \
+Where the interval is on one side of 0.5 it is coloured: there ten seeds tell the two apart.\
 """
 
 
@@ -108,18 +112,21 @@ def index_page(
 
     `others` are further pages with what they show, `quoted` the rows that its note may quote, as TASK/METHOD.
     """
-    lines = ["# Results", "", _ADD, ""]
+    lines, pictures = ["# Results", "", _ADD, ""], []
     if rows:
         lines += [_overview(rows).to_markdown(), ""]
         lines += ["Each task's page has the curves, the area under them, comparisons, and where every row is from."]
         if guard := guard_table(rows):
             lines += ["", guard.to_markdown()]
+        if picture := guard_picture(rows):
+            lines += ["", *picture.markdown(_CHANCES)]
+            pictures.append(picture)
     else:
         lines += ["No task has been measured for these pages yet: `results/` holds no results of the main comparison."]
     lines += ["", *(f"- [{page}]({page}.md): {about}" for page, about in others.items()), ""]
     if INDEX in store.notes:
         lines += in_short(store.notes, INDEX, quoted)
-    return Page(name=INDEX, lines=lines)
+    return Page(name=INDEX, lines=lines, pictures=tuple(pictures))
 
 
 def _overview(rows: Mapping[str, list[Row]]) -> Table:
