@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sasr import SASR, Batch, Host
-from sasr.evidence.background import MEMORY, SIZES
+from sasr.evidence.background import ENOUGH, MEMORY, SIZES
 from sasr.shaping.diagnosis import diagnose
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.reward_range import range_shift
@@ -461,6 +461,7 @@ def test_a_fitted_background_is_the_likeliest_of_an_oracle(bound: Bound) -> None
     """Every episode judged by hand, with SciPy, before it is counted."""
     shaper = bound(background="fitted", retention=1.0, estimator="exact", bandwidth=0.7, standardise=False)
     rng, known, said = np.random.default_rng(5), {True: [], False: []}, np.zeros(len(SIZES))
+    outcomes: list[bool] = []
     for episode in range(25):
         won, states = bool(rng.random() < 0.4), rng.normal(size=(6, 2)).astype(np.float32)
         counts = {
@@ -478,7 +479,11 @@ def test_a_fitted_background_is_the_likeliest_of_an_oracle(bound: Bound) -> None
         shaper.add_trajectory(torch.tensor(states), success=won)
         known[won] += list(states)
         assert shaper.ledger.fitted.said[0].numpy() == pytest.approx(said, abs=1e-4), episode
-        assert float(shaper.ledger.fitted.chosen) == SIZES[int(shaper.ledger.fitted.said[0].argmax())]
+        outcomes.append(won)
+        heard = [sum(MEMORY**age for age, own in enumerate(outcomes[::-1]) if own == which) for which in (True, False)]
+        likeliest = SIZES[int(shaper.ledger.fitted.said[0].argmax())]
+        assert float(shaper.ledger.fitted.chosen) == (likeliest if min(heard) >= ENOUGH else 0.0)
+    assert float(shaper.ledger.fitted.chosen) > 0.0
 
 
 @pytest.mark.parametrize("win", [0.0, 1.0])
@@ -487,6 +492,16 @@ def test_a_fitted_background_says_nothing_until_some_won_and_some_lost(bound: Bo
     feed(shaper, 20, telling=True, win=win)
     assert shaper.ledger.fitted.said.abs().sum() == 0.0
     assert shaper.ledger.fitted.chosen.tolist() == [0.0]
+
+
+def test_a_fitted_background_buries_no_success_while_few_episodes_win(bound: Bound) -> None:
+    shaper = bound(background="fitted", retention=1.0, bandwidth=0.1, standardise=False)
+    feed(shaper, 200, telling=True, win=0.02)
+    fitted = shaper.ledger.fitted
+    assert fitted.sizes[fitted.said[0].argmax()] > 0.0  # that nothing wins fits well
+    assert fitted.chosen.tolist() == [0.0]
+    feed(shaper, 100, telling=False, win=0.5)
+    assert fitted.chosen.item() > 0.0
 
 
 def test_a_fitted_background_pays_what_the_same_number_pays(bound: Bound) -> None:

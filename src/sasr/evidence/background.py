@@ -14,6 +14,9 @@ SIZES = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 """Backgrounds that `fitted` chooses from, in states."""
 MEMORY = 0.99
 """What is left of an episode's say when the next one has ended: the last hundred or so decide."""
+ENOUGH = 5.0
+"""Episodes of either outcome among these before anything is chosen: while one in a hundred wins, all that fits is that
+nothing does, and a large background would bury the few states that did."""
 
 
 class FittedBackground(nn.Module):
@@ -25,12 +28,14 @@ class FittedBackground(nn.Module):
     """
 
     said: Tensor  # (P, len(SIZES)) float64, log likelihoods, older episodes' discounted
+    heard: Tensor  # (P, 2) float64, episodes of either outcome, discounted as these
     chosen: Tensor  # (P,) float32
     sizes: Tensor  # (len(SIZES),) float64
 
     def __init__(self, members: int, device: torch.device | None = None) -> None:
         super().__init__()
         self.register_buffer("said", torch.zeros((members, len(SIZES)), dtype=torch.float64, device=device))
+        self.register_buffer("heard", torch.zeros((members, 2), dtype=torch.float64, device=device))
         self.register_buffer("chosen", torch.zeros(members, device=device))
         self.register_buffer("sizes", torch.tensor(SIZES, dtype=torch.float64, device=device), persistent=False)
 
@@ -44,7 +49,10 @@ class FittedBackground(nn.Module):
         rate = (known[:, SUCCESS, None] + usual + 1.0) / (known.sum(1, keepdim=True) + self.sizes + 2.0)  # (n, sizes)
         likelihood = (rate if outcome == SUCCESS else 1.0 - rate).log().mean(0)
         self.said[member] = MEMORY * self.said[member] + likelihood * (size > 0).all()
-        self.chosen[member] = self.sizes[self.said[member].argmax()].float()
+        self.heard[member] *= MEMORY
+        self.heard[member, outcome] += 1.0
+        best = self.sizes[self.said[member].argmax()].float()
+        self.chosen[member] = best * (self.heard[member] >= ENOUGH).all()
 
 
 def average(size: Tensor) -> Tensor:
