@@ -21,6 +21,7 @@ from rich.table import Table
 
 from benchmarks.machine import RESULTS, machine, save
 from sasr.agents import SacConfig
+from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import NONE, SHAPERS
 from sasr.training import TrainConfig, Trainer
 
@@ -79,7 +80,7 @@ def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
         agent="sac",
         agent_config=agent,
         shaper=kind,
-        shaper_config=SHAPERS[kind].config(**options) if options else None,
+        shaper_config=_configured(kind, options),
         seeds=tuple(range(settings.first_seed, settings.first_seed + settings.seeds)),
         steps=settings.steps,
         workers=0,
@@ -105,6 +106,13 @@ def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
         "cpu_seconds": round(time.process_time() - began, 1),
         "last_figures": figures,
     }
+
+
+def _configured(kind: str, options: dict[str, Any]) -> Any:
+    """A shaper's defaults with some options changed; SASR's default is a preset, not its config's own."""
+    if not options:
+        return None
+    return preset_config(**options) if kind == "sasr" else SHAPERS[kind].config(**options)
 
 
 def _one_thread() -> None:

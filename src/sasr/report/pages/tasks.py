@@ -25,7 +25,7 @@ mean; the final return of a seed is its mean over episodes of evaluation after t
 """
 _CHANCES = """\
 Chance that a seed of the default has the larger area under the curve, with its 95 % interval. \
-Where the interval is on one side of 0.5 it is coloured: there ten seeds tell the two apart.\
+Where the interval is on one side of 0.5 it is coloured: there the seeds tell the two apart.\
 """
 
 
