@@ -220,6 +220,24 @@ def test_how_far_behind_the_default_could_be_on_robot_push_is_computed() -> None
     assert said in (ROOT / "docs" / "results" / "RobotPush.md").read_text()
 
 
+def test_where_the_authors_curves_of_robot_push_begin_and_end_is_as_the_page_says() -> None:
+    curves, text = (
+        read_store(ROOT / "results").reference["RobotPush"],
+        (ROOT / "results/notes/RobotPush.md").read_text(),
+    )
+    first, last = ({name: float(own.mean[end]) for name, own in curves.items()} for end in (0, -1))
+    rivals = {"sac", "relara", "explo", "explors", "ppo", "rnd", "rosa", "td3"}
+    widths = {name for name in curves if name.startswith("h=")}
+    others = curves.keys() - rivals - widths - {"sasr"}
+    assert {first[name] for name in rivals | widths} == {0.0}
+    start = curves["sasr"].steps[0]
+    assert f"It begins at {first['sasr']:.0f}, stamped with step {start:.0f}, and ends at {last['sasr']:.0f}" in text
+    begun, ended = [first[own] for own in others], [last[own] for own in others]
+    assert f"begin at {min(begun):.1f} to {max(begun):.0f}, one ends at {max(ended):.0f}." in text
+    assert max(last[own] for own in widths - {"h=0.1"}) < 5.0
+    assert f"that with h = 0.1 ends at {last['h=0.1']:.0f}, the others below 5" in text
+
+
 def test_what_the_readme_says_of_the_background_is_stored() -> None:
     store, text = read_store(ROOT / "results"), (ROOT / "README.md").read_text()
     duel = {}
