@@ -23,7 +23,12 @@ def linear(agent_net: nn.Module, layer: int, network: int) -> nn.Linear:
 
 def perceptron(agent_net: nn.Module, network: int) -> nn.Sequential:
     one, two, three = (linear(agent_net, layer, network) for layer in range(3))
-    return nn.Sequential(one, nn.ReLU(), two, nn.ReLU(), three)
+
+    def between(width: int) -> list[nn.Module]:
+        norm = [nn.LayerNorm(width, elementwise_affine=False)] if agent_net.norm == "layer" else []
+        return [*norm, nn.ReLU()]
+
+    return nn.Sequential(one, *between(one.out_features), two, *between(two.out_features), three)
 
 
 class ReferenceSac:

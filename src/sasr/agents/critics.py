@@ -15,10 +15,12 @@ from sasr.randomness import MemberStreams
 class TwinCritic(nn.Module):
     """Two action-value functions for each member: network p is member p's first one, network P + p its second."""
 
-    def __init__(self, width: int, hidden: Sequence[int], init: MemberStreams, device: torch.device) -> None:
+    def __init__(
+        self, width: int, hidden: Sequence[int], init: MemberStreams, device: torch.device, *, norm: str = "none"
+    ) -> None:
         """Draw the first weights, for observations and actions of `width` entries together."""
         super().__init__()
-        self.net = PopulationMLP((width, *hidden, 1), generators=[*init.generators] * 2, device=device)
+        self.net = PopulationMLP((width, *hidden, 1), generators=[*init.generators] * 2, device=device, norm=norm)
 
     def forward(self, obs: Tensor, action: Tensor, *, frozen: bool = False) -> Tensor:
         """Values (2, P, B); `frozen` passes gradients to the actions, and none to the weights."""

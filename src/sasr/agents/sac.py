@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from sasr.agents import by_hand
 from sasr.agents.borders import Bounded, as_vectors, check_vectors, continuous_actions, normal, uniform
 from sasr.agents.critics import TwinCritic
 from sasr.agents.protocol import check_batch
@@ -25,7 +24,7 @@ from sasr.experience.growing import CheckedModule
 from sasr.experience.spaces import action_width, state_width
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.layers import PopulationMLP
+from sasr.networks.layers import PopulationMLP, check_norm
 from sasr.networks.noisy import NoisyMLP
 from sasr.randomness import MemberStreams
 
@@ -40,12 +39,14 @@ class SacConfig:
     """Widths of the hidden layers of the actor and of each critic."""
     actor_lr: float = 3e-4
     """Adam's step size for the actor."""
-    critic_lr: float = 1e-3
+    critic_lr: float = 3e-4
     """Adam's step size for the critics."""
-    temperature_lr: float = 1e-4
+    temperature_lr: float = 1e-3
     """Adam's step size for log α; α starts at 1."""
     target_entropy: float | None = None
     """Entropy that the temperature is tuned towards; None is minus the number of action dimensions."""
+    critic_norm: Literal["layer", "none"] = "layer"
+    """Normalise the critics' hidden layers before each ReLU: without it values run away where rewards are rare."""
     tau: float = 0.005
     """Share of the critics that moves into the target critics at each update, in (0, 1]."""
     policy_frequency: int = 2
@@ -69,6 +70,7 @@ class SacConfig:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative; the paper uses 1e-4 to 1e-3")
         if self.exploration not in ("gaussian", "noisy"):
             raise unknown_name("exploration", self.exploration, ("gaussian", "noisy"))
+        check_norm(self.critic_norm)
         if not self.noise_scale >= 0.0:
             raise ValueError(f"noise_scale={self.noise_scale} must not be negative; NoisyNet's authors use 0.5")
         for name in ("policy_frequency", "batch_size"):
@@ -108,11 +110,6 @@ class Actor(Bounded):
         else:
             self.net = PopulationMLP(widths, generators=init.generators, device=device)
         self.log_std_min, self.log_std_max = config.log_std_min, config.log_std_max
-
-    @property
-    def squashing(self) -> by_hand.Squashing:
-        """How the network's outputs become actions."""
-        return by_hand.Squashing(self.scale, self.middle, self.log_std_min, self.log_std_max)
 
     def resample(self, streams: MemberStreams) -> None:
         """New noise for the weights, if there is any in them."""
@@ -161,7 +158,7 @@ class Sac(CheckedModule):
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.actor = Actor(self.obs_width, space, config, init, host.device)
-        self.critic = TwinCritic(self.obs_width + self.action_width, config.hidden, init, host.device)
+        self.critic = TwinCritic(self.obs_width + self.action_width, config.hidden, init, host.device, norm=config.critic_norm)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.zeros(host.members, device=host.device))
 
@@ -173,7 +170,6 @@ class Sac(CheckedModule):
         self.act_streams = MemberStreams(host.seeds, "agent/act", host.device)
         self.update_streams = MemberStreams(host.seeds, "agent/update", host.device)
         self.updates = 0  # an int and not a tensor: the schedule is decided without waiting for the device
-        self.by_hand = host.device.type == "cpu" and isinstance(self.actor.net, PopulationMLP)
 
     # ---------------------------------------------------------------- update
 
@@ -208,14 +204,8 @@ class Sac(CheckedModule):
 
     def update_critic(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> dict[str, Tensor]:
         """One step of the critics, and the target critics a little after them."""
-        if self.by_hand:
-            obs, action, target = self._flat(batch.obs), self._flat(batch.action), batch.reward + bonus + ahead
-            gradients, values = by_hand.critic_gradients(self.critic.net, obs, action, target)
-            figures = self._critic_figures(values, target)[1]
-            self.critic_adam.step(gradients)
-        else:
-            loss, figures = self.critic_loss(batch, bonus, ahead)
-            self.critic_adam.descend(loss)
+        loss, figures = self.critic_loss(batch, bonus, ahead)
+        self.critic_adam.descend(loss)
         self.follow()
         return figures
 
@@ -227,9 +217,7 @@ class Sac(CheckedModule):
     def critic_loss(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Squared errors of both critics, summed over P, and figures (P,)."""
         values = self.critic(self._flat(batch.obs), self._flat(batch.action))
-        return self._critic_figures(values, batch.reward + bonus + ahead)
-
-    def _critic_figures(self, values: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        target = batch.reward + bonus + ahead
         loss = (values - target).square().mean(-1).sum(0)
         return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
@@ -237,10 +225,7 @@ class Sac(CheckedModule):
     def next_value(self, batch: Batch, noise: Tensor) -> Tensor:
         """γ·(1 − terminated)·(min Q′ − α·log π)(s′, a′), (P, B): the critics should say r + bonus + this."""
         next_obs = self._flat(batch.next_obs)
-        if self.by_hand:
-            action, log_prob, *_ = by_hand.draw(self.actor.net(next_obs), noise, self.actor.squashing)
-        else:
-            action, log_prob = self.actor.sample(next_obs, noise)
+        action, log_prob = self.actor.sample(next_obs, noise)
         value: Tensor = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
         return self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
@@ -248,12 +233,8 @@ class Sac(CheckedModule):
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""
         self.actor.resample(self.update_streams)
-        if self.by_hand:
-            gradients, slope, figures = self._actor_by_hand(self._flat(batch.obs), noise)
-            self.actor_adam.step(gradients)
-        else:
-            loss, slope, figures = self.actor_loss(batch, noise)
-            self.actor_adam.descend(loss)
+        loss, slope, figures = self.actor_loss(batch, noise)
+        self.actor_adam.descend(loss)
         # With the log densities from before the actor's step: another pass would move α by less than its own noise.
         self.temperature_adam.step([slope])
         if isinstance(self.actor.net, NoisyMLP):
@@ -264,16 +245,7 @@ class Sac(CheckedModule):
         """What the actor lowers, summed over P; the slope of α·(entropy − target) along log α (P,); figures (P,)."""
         obs = self._flat(batch.obs)
         action, log_prob = self.actor.sample(obs, noise)
-        return self._actor_figures(log_prob, self.critic(obs, action, frozen=True).amin(0))
-
-    def _actor_by_hand(self, obs: Tensor, noise: Tensor) -> tuple[list[Tensor], Tensor, dict[str, Tensor]]:
-        assert isinstance(self.actor.net, PopulationMLP)
-        gradients, log_prob, least = by_hand.actor_gradients(
-            self.actor.net, self.critic.net, obs, noise, self.log_alpha.detach().exp(), self.actor.squashing
-        )
-        return gradients, *self._actor_figures(log_prob, least)[1:]
-
-    def _actor_figures(self, log_prob: Tensor, value: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        value = self.critic(obs, action, frozen=True).amin(0)
         alpha = self.log_alpha.detach().exp()
         loss = (alpha[:, None] * log_prob - value).mean(-1)
         entropy = -log_prob.detach().mean(-1)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.nn.functional import layer_norm
 
 from sasr.errors import unknown_name
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
 """What may stand between the layers of a perceptron."""
+NORMS = ("none", "layer")
+"""What may come before it."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """N linear maps of weights (N, inputs, outputs) and biases (N, outputs), each on its own rows (N, B, inputs)."""
-    return _forward([x], [weight], [bias], "relu")
+    if runs_one_by_one(x):
+        return torch.stack([torch.addmm(b, rows, w) for rows, w, b in zip(x, weight, bias, strict=True)])
+    return torch.bmm(x, weight) + bias.unsqueeze(1)
 
 
 class PopulationLinear(nn.Module):
@@ -61,11 +64,22 @@ class PopulationMLP(nn.Module):
         generators: Sequence[torch.Generator],
         device: torch.device,
         activation: str = "relu",
+        norm: str = "none",
     ) -> None:
+        """Draw the first weights.
+
+        Args:
+            widths: Of the inputs, the hidden layers and the outputs.
+            generators: One on the CPU for each of the N networks.
+            device: Where the weights will be.
+            activation: What stands between two layers.
+            norm: What comes before each activation: none, or layer, which brings a row to mean 0 and variance 1.
+        """
         super().__init__()
         if activation not in ACTIVATIONS:
             raise unknown_name("activation", activation, ACTIVATIONS)
-        self.activation = activation
+        check_norm(norm)
+        self.activation, self.norm = activation, norm
         self.layers = nn.ModuleList(
             PopulationLinear(inputs, outputs, generators=generators, device=device)
             for inputs, outputs in pairwise(widths)
@@ -74,12 +88,43 @@ class PopulationMLP(nn.Module):
     def forward(self, *parts: Tensor, frozen: bool = False) -> Tensor:
         """Outputs (N, B, widths[-1]) for inputs (P, B, k), given whole or in parts whose widths add up to widths[0].
 
-        P divides N: network n takes the rows of member n mod P. `frozen` passes gradients to the inputs alone.
+        P divides N: network n takes the rows of seed n mod P. `frozen` passes gradients to the inputs alone.
         """
+        x = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
         weights, biases = self.matrices()
         if frozen:
-            weights, biases = [own.detach() for own in weights], [own.detach() for own in biases]
-        return _forward(parts, weights, biases, self.activation)
+            weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
+        networks = len(weights[0])
+        if runs_one_by_one(x):
+            alone = zip(*(parameter.unbind() for parameter in (*weights, *biases)), strict=True)
+            depth = len(weights)
+            outputs = [
+                self._single(x[n % len(x)], parameters[:depth], parameters[depth:])
+                for n, parameters in enumerate(alone)
+            ]
+            return torch.stack(outputs)
+        if len(x) < networks:
+            x = x.repeat(networks // len(x), 1, 1)
+        return self._batched(x, weights, biases)
+
+    def _single(self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+        """Outputs (B, widths[-1]) of one network."""
+        for index, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            x = torch.addmm(bias, self._between(x) if index else x, weight)
+        return x
+
+    def _batched(self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+        """Outputs (N, B, widths[-1]) of all networks."""
+        for index, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            # The bias apart from the product: a compiler joins it to what follows, where `baddbmm` copies it out first.
+            x = torch.bmm(self._between(x) if index else x, weight) + bias.unsqueeze(1)
+        return x
+
+    def _between(self, x: Tensor) -> Tensor:
+        """What stands between two layers."""
+        if self.norm == "layer":
+            x = layer_norm(x, x.shape[-1:])
+        return ACTIVATIONS[self.activation](x)
 
     def matrices(self) -> tuple[list[Tensor], list[Tensor]]:
         """Weights (N, inputs, outputs) and biases (N, outputs) of the layers."""
@@ -87,132 +132,19 @@ class PopulationMLP(nn.Module):
         return [layer.weight for layer in layers], [layer.bias for layer in layers]
 
 
-def _forward(parts: Sequence[Tensor], weights: list[Tensor], biases: list[Tensor], activation: str) -> Tensor:
-    if parts[0].device.type == "cpu" and not torch.compiler.is_compiling():
-        if not torch.is_grad_enabled():
-            return torch.stack([said[-1] for said in _forward_each(joined(parts), weights, biases, activation)])
-        outputs: Tensor = _OneByOne.apply(activation, len(parts), *parts, *weights, *biases)  # type: ignore[no-untyped-call]
-        return outputs
-    x = joined(parts)
-    if len(x) < len(weights[0]):
-        x = x.repeat(len(weights[0]) // len(x), 1, 1)
-    for index, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        # The bias apart from the product: a compiler joins it to the activation, where `baddbmm` copies it out first.
-        x = torch.bmm(ACTIVATIONS[activation](x) if index else x, weight) + bias.unsqueeze(1)
-    return x
+def runs_one_by_one(x: Tensor) -> bool:
+    """Whether networks run one after the other rather than as one batched product.
 
-
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Inputs (P, B, k) from parts whose widths add up to k."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=-1)
-
-
-class _OneByOne(torch.autograd.Function):
-    """The perceptrons one network after the other, with gradients written out: the fastest plain way on a CPU.
-
-    A batched product on a CPU divides its work by N, which would make a member's last bits depend on how many others
-    there are; it is also slower than plain ones. Against autograd over plain layers this saves joining outputs, copies
-    between layers and products whose result nobody asked for: a third of an update's time.
+    A batched product on a CPU divides its work by N, which would make a seed's last bits depend on how many seeds there
+    are; it is also slower there.
     """
-
-    @staticmethod
-    def forward(ctx: Any, activation: str, parts: int, *tensors: Tensor) -> Tensor:
-        x, depth = joined(tensors[:parts]), (len(tensors) - parts) // 2
-        weights, biases = tensors[parts : parts + depth], tensors[parts + depth :]
-        said = _forward_each(x, weights, biases, activation)
-        ctx.activation, ctx.depth, ctx.widths = activation, depth, [own.shape[2] for own in tensors[:parts]]
-        ctx.save_for_backward(x, *weights, *(hidden for own in said for hidden in own[:-1]))
-        return torch.stack([own[-1] for own in said])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor | None, ...]:
-        x, *saved = ctx.saved_tensors
-        depth, widths, weights, said = ctx.depth, ctx.widths, saved[: ctx.depth], saved[ctx.depth :]
-        wanted, learns = ctx.needs_input_grad[2 : 2 + len(widths)], ctx.needs_input_grad[2 + len(widths)]
-        of_inputs = [
-            x.new_zeros(*x.shape[:2], width) if asked else None for width, asked in zip(widths, wanted, strict=True)
-        ]
-        of_parameters = empty_gradients(weights) if learns else []
-        into = one_by_one(*of_parameters) if learns else [()] * len(of_output)
-        members = x.unbind()
-        for n, own in enumerate(one_by_one(*weights)):
-            p, hidden = n % len(members), said[n * (depth - 1) : (n + 1) * (depth - 1)]
-            gradient = backward_one(of_output[n], members[p], own, hidden, ctx.activation, into=into[n])
-            for of_input, block in zip(of_inputs, own[0].split_with_sizes(widths), strict=True):
-                if of_input is not None:
-                    of_input[p].addmm_(gradient, block.T)
-        return (None, None, *of_inputs, *(of_parameters or (None,) * (2 * depth)))
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-# ------------------------------------------------------ one network, by hand
-
-
-def one_by_one(*stacked: Tensor) -> list[tuple[Tensor, ...]]:
-    """Each network's part of tensors (N, …)."""
-    return list(zip(*(own.unbind() for own in stacked), strict=True))
-
-
-def _forward_each(
-    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: str
-) -> list[list[Tensor]]:
-    depth, members = len(weights), x.unbind()
-    return [
-        forward_one(members[n % len(members)], own[:depth], own[depth:], activation)
-        for n, own in enumerate(one_by_one(*weights, *biases))
-    ]
-
-
-def empty_gradients(weights: Sequence[Tensor]) -> list[Tensor]:
-    """Room for gradients of weights (N, inputs, outputs), layer by layer, and after them of biases (N, outputs)."""
-    return [torch.empty_like(own) for own in weights] + [own.new_empty(len(own), own.shape[2]) for own in weights]
-
-
-def forward_one(
-    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: str = "relu"
-) -> list[Tensor]:
-    """What each layer of one network says (B, outputs) of inputs (B, k), after its activation but for the last one."""
-    said: list[Tensor] = []
-    for weight, bias in zip(weights, biases, strict=True):
-        if said:
-            x = x.relu_() if activation == "relu" else x.tanh_()
-        x = torch.addmm(bias, x, weight)
-        said.append(x)
-    return said
-
-
-def backward_one(
-    gradient: Tensor,
-    x: Tensor,
-    weights: Sequence[Tensor],
-    hidden: Sequence[Tensor],
-    activation: str = "relu",
-    *,
-    into: Sequence[Tensor] = (),
-) -> Tensor:
-    """From the gradient of one network's outputs (B, outputs) that of its first layer before activation, (B, width).
-
-    Args:
-        gradient: Of what is lowered, by the outputs.
-        x: The inputs (B, k).
-        weights: Of each layer.
-        hidden: What the layers before the last one said.
-        activation: The network's.
-        into: Gradients of the weights, layer by layer, and of the biases are written here; empty: nobody wants them.
-    """
-    depth = len(weights)
-    for layer in range(depth - 1, -1, -1):
-        rows = hidden[layer - 1] if layer else x
-        if into:
-            torch.mm(rows.T, gradient, out=into[layer])
-            torch.sum(gradient, 0, out=into[depth + layer])
-        if layer:
-            before = gradient @ weights[layer].T
-            if activation == "relu":
-                gradient = torch.ops.aten.threshold_backward.grad_input(before, rows, 0, grad_input=before)
-            else:
-                gradient = torch.ops.aten.tanh_backward.grad_input(before, rows, grad_input=before)
-    return gradient
+def check_norm(norm: str) -> None:
+    """Raise unless it is one of `NORMS`."""
+    if norm not in NORMS:
+        raise unknown_name("normalisation", norm, NORMS)
 
 
 @torch.no_grad()

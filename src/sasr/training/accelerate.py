@@ -45,8 +45,6 @@ def compile_parts(parts: Iterable[Any]) -> None:
     # Each optimiser and each function under no_grad is one more version of the same code, and torch gives up after 8.
     compiler.recompile_limit = max(64, compiler.recompile_limit)
     for module in _modules(parts):
-        if hasattr(module, "by_hand"):
-            module.by_hand = False  # type: ignore[assignment]  # what is compiled are the losses and their autograd
         for name in getattr(module, "compilable", ()):
             setattr(module, name, torch.compile(getattr(module, name), dynamic=False))
 
