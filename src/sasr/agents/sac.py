@@ -47,6 +47,28 @@ class SacConfig:
     """Entropy that the temperature is tuned towards; None is minus the number of action dimensions."""
     critic_norm: Literal["layer", "none"] = "layer"
     """Normalise the critics' hidden layers before each ReLU: without it values run away where rewards are rare."""
+    initial_temperature: float = 1.0
+    """x"""
+    min_temperature: float = 0.0
+    """x"""
+    target_std: float | None = None
+    """x"""
+    value_bins: int = 0
+    """x"""
+    value_low: float = -100.0
+    """x"""
+    value_high: float = 100.0
+    """x"""
+    normalise_observations: bool = False
+    """x"""
+    n_step: int = 1
+    """x"""
+    success_share: float = 0.0
+    """x"""
+    hold_noise: int = 1
+    """x"""
+    actor_norm: Literal["layer", "none"] = "none"
+    """x"""
     tau: float = 0.005
     """Share of the critics that moves into the target critics at each update, in (0, 1]."""
     policy_frequency: int = 2
@@ -108,7 +130,7 @@ class Actor(Bounded):
         if config.exploration == "noisy":
             self.net = NoisyMLP(widths, noise_scale=config.noise_scale, generators=init.generators, device=device)
         else:
-            self.net = PopulationMLP(widths, generators=init.generators, device=device)
+            self.net = PopulationMLP(widths, generators=init.generators, device=device, norm=config.actor_norm)
         self.log_std_min, self.log_std_max = config.log_std_min, config.log_std_max
 
     def resample(self, streams: MemberStreams) -> None:
@@ -158,9 +180,17 @@ class Sac(CheckedModule):
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.actor = Actor(self.obs_width, space, config, init, host.device)
-        self.critic = TwinCritic(self.obs_width + self.action_width, config.hidden, init, host.device, norm=config.critic_norm)
+        self.critic = TwinCritic(self.obs_width + self.action_width, config.hidden, init, host.device, norm=config.critic_norm, bins=config.value_bins, low=config.value_low, high=config.value_high)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
-        self.log_alpha = nn.Parameter(torch.zeros(host.members, device=host.device))
+        self.log_alpha = nn.Parameter(torch.full((host.members,), math.log(config.initial_temperature), device=host.device))
+        if config.target_std is not None:
+            each = 0.5 * math.log(2.0 * math.pi * math.e * config.target_std**2)
+            self.target_entropy = self.action_width * each + float(self.actor.scale.log().sum())
+        self.register_buffer("obs_mean", torch.zeros(host.members, self.obs_width, device=host.device))
+        self.register_buffer("obs_var", torch.ones(host.members, self.obs_width, device=host.device))
+        self.register_buffer("obs_count", torch.zeros((), device=host.device))
+        self.register_buffer("held", torch.zeros(host.members, host.envs, self.action_width, device=host.device))
+        self.register_buffer("acts", torch.zeros((), dtype=torch.int64, device=host.device))
 
         self.actor_adam = Adam(list(self.actor.parameters()), lr=config.actor_lr)
         self.critic_adam = Adam(list(self.critic.parameters()), lr=config.critic_lr)
@@ -196,11 +226,28 @@ class Sac(CheckedModule):
 
     def learn(self, batch: Batch, bonus: Tensor, ahead: Tensor, noise: UpdateNoise, kind: int) -> dict[str, Tensor]:
         """The update as nothing but tensor work, so that it can be compiled or captured."""
+        if self.config.normalise_observations:
+            self.watch(self._flat(batch.obs))
         figures = self.update_critic(batch, bonus, ahead)
         if kind == 1:
             for own in noise.actor:
                 figures |= self.update_actor(batch, own)
         return figures
+
+    @torch.no_grad()
+    def watch(self, obs: Tensor) -> None:
+        rows = obs.shape[1]
+        self.obs_count += rows
+        rate = rows / self.obs_count
+        delta = obs.mean(1) - self.obs_mean
+        self.obs_var += rate * (obs.var(1) + (1.0 - rate) * delta.square() - self.obs_var)
+        self.obs_mean += rate * delta
+
+    def _seen(self, x: Tensor) -> Tensor:
+        x = self._flat(x)
+        if not self.config.normalise_observations:
+            return x
+        return ((x - self.obs_mean.unsqueeze(1)) / (self.obs_var.unsqueeze(1) + 1e-6).sqrt()).clamp(-10.0, 10.0)
 
     def update_critic(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> dict[str, Tensor]:
         """One step of the critics, and the target critics a little after them."""
@@ -216,19 +263,24 @@ class Sac(CheckedModule):
 
     def critic_loss(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Squared errors of both critics, summed over P, and figures (P,)."""
-        values = self.critic(self._flat(batch.obs), self._flat(batch.action))
         target = batch.reward + bonus + ahead
+        if self.config.value_bins:
+            logits = self.critic.logits(self._seen(batch.obs), self._flat(batch.action))
+            loss = -(self.critic.projected(target) * logits.log_softmax(-1)).sum(-1).mean(-1).sum(0)
+            values = (logits.detach().softmax(-1) * self.critic.centres).sum(-1)
+            return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.mean((0, 2)), "q_max": values.amax((0, 2))}
+        values = self.critic(self._seen(batch.obs), self._flat(batch.action))
         loss = (values - target).square().mean(-1).sum(0)
-        return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
+        return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2)), "q_max": values.detach().amax((0, 2))}
 
     @torch.no_grad()
     def next_value(self, batch: Batch, noise: Tensor) -> Tensor:
         """γ·(1 − terminated)·(min Q′ − α·log π)(s′, a′), (P, B): the critics should say r + bonus + this."""
-        next_obs = self._flat(batch.next_obs)
+        next_obs = self._seen(batch.next_obs)
         action, log_prob = self.actor.sample(next_obs, noise)
         value: Tensor = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
-        return self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
+        return (self.discount if batch.discount is None else batch.discount) * value.masked_fill(batch.terminated.bool(), 0.0)
 
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""
@@ -237,13 +289,16 @@ class Sac(CheckedModule):
         self.actor_adam.descend(loss)
         # With the log densities from before the actor's step: another pass would move α by less than its own noise.
         self.temperature_adam.step([slope])
+        if self.config.min_temperature > 0.0:
+            with torch.no_grad():
+                self.log_alpha.clamp_(min=math.log(self.config.min_temperature))
         if isinstance(self.actor.net, NoisyMLP):
             figures["weight_noise"] = self.actor.net.noise_size().detach()
         return figures
 
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """What the actor lowers, summed over P; the slope of α·(entropy − target) along log α (P,); figures (P,)."""
-        obs = self._flat(batch.obs)
+        obs = self._seen(batch.obs)
         action, log_prob = self.actor.sample(obs, noise)
         value = self.critic(obs, action, frozen=True).amin(0)
         alpha = self.log_alpha.detach().exp()
@@ -259,10 +314,15 @@ class Sac(CheckedModule):
         """Actions (P, E, *action_shape) for obs (P, E, *obs_shape); `deterministic` takes the middle, tanh(μ)."""
         flat = self._flat(obs)
         check_vectors(flat, self.members, self.obs_width)
+        flat = self._seen(flat)
         if deterministic:
             return self._in_space(self.actor.squash(self.actor.distribution(flat, still=True)[0]))
         self.actor.resample(self.act_streams)
         noise = self.act_streams.draw(normal, flat.new_empty(*flat.shape[:2], self.action_width))
+        if self.config.hold_noise > 1 and noise.shape == self.held.shape:
+            self.held.copy_(torch.where(self.acts % self.config.hold_noise == 0, noise, self.held))
+            self.acts += 1
+            noise = self.held
         return self._in_space(self.explore(flat, noise))
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
@@ -273,14 +333,14 @@ class Sac(CheckedModule):
     @torch.no_grad()
     def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
         """Exploring actions (P, B, *action_shape) drawn from the asker's streams; nothing of the agent moves."""
-        flat = self._flat(obs)
+        flat = self._seen(obs)
         noise = streams.draw(normal, flat.new_empty(*flat.shape[:2], self.action_width))
         return self._in_space(self.explore(flat, noise))
 
     @torch.no_grad()
     def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
         """exp(−½·Σ((u − μ)/σ)²), (P, B): the density of actions before squashing over the largest one there is."""
-        mean, log_std = self.actor.distribution(self._flat(obs))
+        mean, log_std = self.actor.distribution(self._seen(obs))
         inside = ((self._flat(action) - self.actor.middle) / self.actor.scale).clamp(-1.0 + 1e-6, 1.0 - 1e-6)
         return (-0.5 * ((inside.atanh() - mean) / log_std.exp()).square().sum(-1)).exp()
 

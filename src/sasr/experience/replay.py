@@ -122,6 +122,8 @@ class Replay(GrowingModule):
             write(*arrived)
         else:
             self.write(*(part.to(self.device) for part in arrived))
+        if self.success_share > 0.0:
+            self.mark(row, step.reward, step.terminated | step.truncated)
         self.cursor, self.filled = (row + 1) % self.rows, min(self.filled + 1, self.rows - 1)
         return step._replace(slot=self._slots_of(row))
 
@@ -189,10 +191,66 @@ class Replay(GrowingModule):
         )
         return self.gather(uniform)
 
+    success_share = 0.0
+
+    def mark(self, row: int, reward: Tensor, ended: Tensor) -> None:
+        """Remember the slots of what led to rewards; `row` is where this step was stored."""
+        if not hasattr(self, "won"):
+            P = self.members
+            self.won = torch.zeros(P, self.capacity, dtype=torch.int64, device=self.device)
+            self.won_count = torch.zeros(P, dtype=torch.int64, device=self.device)
+            self.won_cpu = [0] * P
+            self.since = [0] * P
+        for p in range(self.members):
+            if float(reward[p, 0]) > 0.0:
+                first = max(self.since[p], row - 199)
+                n = row + 1 - first
+                at = self.won_cpu[p]
+                self.won[p, at : at + n] = torch.arange(first, row + 1, device=self.device)
+                self.won_cpu[p] = at + n
+                self.won_count[p] = at + n
+                self.since[p] = row + 1
+            if bool(ended[p, 0]):
+                self.since[p] = row + 1
+
+    def gather_n(self, uniform: Tensor, n: int) -> tuple[Batch, Tensor]:
+        """Steps (P, n·B): the first B are those sampled, the next B those after them, …; and which count (P, n, B)."""
+        cursor, filled = self.position[0], self.position[1]
+        age = (uniform * (filled * self.envs)).long() + 1
+        first = (cursor * self.envs - age) % self.capacity
+        slots, lives = [], []
+        alive = torch.ones_like(first, dtype=torch.bool)
+        for k in range(n):
+            slot = (first + k * self.envs) % self.capacity
+            slots.append(torch.where(alive, slot, first))
+            lives.append(alive)
+            place = self.offset + slot
+            ended = self._rows("terminated", place) | self._rows("truncated", place) | (self._rows("aside", place) >= 0)
+            alive = alive & ~ended & (age - (k + 1) * self.envs >= 1)
+        slot = torch.cat(slots, 1)
+        place = self.offset + slot
+        batch = Batch(
+            obs=self._rows("obs", place),
+            action=self._rows("action", place),
+            reward=self._rows("reward", place),
+            next_obs=self._next_obs(slot, place),
+            terminated=self._rows("terminated", place),
+            slot=slot,
+        )
+        return batch, torch.stack(lives, 1)
+
     def gather(self, uniform: Tensor) -> Batch:
         """The steps (P, B) that numbers in [0, 1) stand for."""
         cursor, filled = self.position[0], self.position[1]
         age = (uniform * (filled * self.envs)).long() + 1
+        if self.success_share > 0.0:
+            half = int(uniform.shape[1] * self.success_share)
+            count = self.won_count[:, None]
+            pick = (uniform[:, :half] * count).long()
+            chosen = self.won.gather(1, pick)
+            other = (cursor * self.envs - age[:, :half]) % self.capacity
+            age_won = (cursor * self.envs - chosen)
+            age = torch.cat([torch.where(count > 1000, age_won, age[:, :half]), age[:, half:]], 1)
         slot = (cursor * self.envs - age) % self.capacity  # slots are in order of time: row by row
         place = self.offset + slot
         terminated = self._rows("terminated", place)

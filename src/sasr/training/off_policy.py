@@ -62,6 +62,7 @@ class OffPolicy:
                 )
         self.agent, self.shaper, self.burn_in, self.envs, self.device = agent, shaper, burn_in, host.envs, host.device
         self.replay = Replay(host, capacity=capacity, truncation_is_terminal=truncation_is_terminal)
+        self.replay.success_share = getattr(agent.config, "success_share", 0.0)
         if shaper is not None:
             policy = agent if isinstance(agent, PolicyView) else None
             shaper.bind(dataclasses.replace(host, replay=self.replay, policy=policy))
@@ -119,14 +120,43 @@ class OffPolicy:
         """One update, nothing but tensor work, after a step that has arrived is written; figures to log, each (P,)."""
         if arrived:
             self.replay.write(*arrived)
-        batch = self.replay.sample_stored(self.agent.config.batch_size)
+        n = getattr(self.agent.config, "n_step", 1)
         noise = self.agent.draw_noise(self.agent.config.batch_size)
+        if n > 1:
+            return self._update_n(kind, n, noise)
+        batch = self.replay.sample_stored(self.agent.config.batch_size)
         (bonus, measured), ahead = side_by_side(lambda: self._bonus(batch), lambda: self._look_ahead(batch, noise))
         with fast_products(self.device):
             told = self.agent.learn(batch, bonus, ahead, noise, kind)
         figures = {f"train/{name}": value for name, value in told.items()} | measured
         if self.shaper is not None:
             figures |= {f"shaping/{name}": value for name, value in self.shaper.update(batch).items()}
+        return figures
+
+    def _update_n(self, kind: int, n: int, noise: Any) -> dict[str, Tensor]:
+        from sasr.experience.transition import Batch as B_
+        B = self.agent.config.batch_size
+        uniform = self.replay.streams.draw(
+            lambda like, g: torch.rand(like.shape, generator=g, device=like.device, dtype=like.dtype),
+            torch.empty((self.replay.members, B), device=self.device, dtype=torch.float64),
+        )
+        steps, alive = self.replay.gather_n(uniform, n)
+        bonus, measured = self._bonus(steps)
+        gamma = 0.99
+        weight = alive * gamma ** torch.arange(n, device=self.device)[:, None]
+        P = len(alive)
+        reward = (steps.reward.view(P, n, B) * weight).sum(1)
+        bonus = (bonus.view(P, n, B) * weight).sum(1)
+        count = alive.sum(1)
+        last = (count - 1) * B + torch.arange(B, device=self.device)
+        index = last[..., None].expand(-1, -1, steps.obs.shape[-1])
+        batch = B_(steps.obs[:, :B], steps.action[:, :B], reward, steps.next_obs.gather(1, index), steps.terminated.gather(1, last), steps.slot[:, :B], gamma**count)
+        ahead = self._look_ahead(batch, noise)
+        with fast_products(self.device):
+            told = self.agent.learn(batch, bonus, ahead, noise, kind)
+        figures = {f"train/{name}": value for name, value in told.items()} | measured
+        if self.shaper is not None:
+            figures |= {f"shaping/{name}": value for name, value in self.shaper.update(steps).items()}
         return figures
 
     def _bonus(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
