@@ -1,4 +1,4 @@
-"""The results store: one small JSON file for each (task, method, commit), written by `sasr compare --save`."""
+"""The results store: PLAN/TASK/METHOD-DIGEST.json, one small file for each result, written by `sasr compare --save`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,9 @@ KIND = "sasr-result"
 VERSION = 1
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
+INDIFFERENT = ("seeds", "workers", "checkpoint_minutes")
+"""Settings that don't change what comes out of a seed: seeds of one method may have been run with different ones."""
+_IN_ASCII = {"φ": "phi", "λ": "lambda", "→": "-to-"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +108,17 @@ class Result:
         return tuple(found)
 
     @property
-    def filename(self) -> str:
-        """The name of its file in a store."""
-        wanted = f"{self.task}-{self.method}-{self.commit or 'unknown'}"
-        plain = re.sub(r"[^A-Za-z0-9._+-]+", "_", wanted)
-        if plain == wanted:
-            return f"{plain}.json"
-        return f"{plain}-{hashlib.sha256(wanted.encode()).hexdigest()[:6]}.json"
+    def file(self) -> Path:
+        """Its place in the folder of its plan: TASK/METHOD-DIGEST.json.
+
+        The digest is of the exact names, the commit and the settings, but not of seeds or the machine: what differs in
+        any of these has another file.
+        """
+        left_out = (*INDIFFERENT, "device")
+        settings = {name: value for name, value in self.config.items() if name not in left_out}
+        key = json.dumps(_plain([self.task, self.method, self.commit, settings]), sort_keys=True)
+        digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+        return Path(slug(self.task)) / f"{slug(self.method)}-{digest}.json"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data without NaN; `from_json` gives the same result back."""
@@ -123,7 +130,11 @@ class Result:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:
-        """A result from plain data; another version, a missing or an unknown part is refused by name."""
+        """A result from plain data; another version, a missing or an unknown part is refused by name.
+
+        Every stored record comes through here, with the settings it was run with as `config`: where a method's name has
+        changed its meaning since, this is where a record gets the name that its settings have today.
+        """
         if data.get("kind") != KIND:
             raise ValueError(f"kind={data.get('kind')!r} is not {KIND!r}: this is no result")
         if data.get("version") != VERSION:
@@ -175,12 +186,21 @@ class Reading(NamedTuple):
     problems: list[Problem]
 
 
+def slug(name: str) -> str:
+    """A name as part of a path that every file system and shell takes.
+
+    >>> slug("φ=1"), slug("h=0.5→0.1"), slug("my_package:MyTask-v0"), slug("sac, time limits terminal")
+    ('phi-1', 'h-0.5-to-0.1', 'my_package-MyTask-v0', 'sac-time-limits-terminal')
+    """
+    spelt = "".join(_IN_ASCII.get(sign, sign) for sign in name)
+    return re.sub(r"[^A-Za-z0-9._]+", "-", spelt).strip("-.") or "unnamed"
+
+
 def write_result(result: Result, folder: str | Path) -> Path:
-    """Put a result into a store, thinned; one of the same task, method and commit is replaced, all or nothing."""
-    place = Path(folder)
-    check_writable(place, flag="--results")
+    """Put a result into a plan's folder, thinned; one with the same names, commit and settings is replaced."""
     slim = replace(result, seeds=tuple(own.thinned() for own in result.seeds))
-    path = place / result.filename
+    path = Path(folder) / result.file
+    check_writable(path.parent, flag="--results")
     write_whole(path, json.dumps(slim.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
     return path
 
@@ -197,22 +217,28 @@ def read_result(path: str | Path) -> Result:
 
 
 def read_results(folder: str | Path) -> Reading:
-    """Every result in a store; files that cannot be read are named, and other JSON files are passed over."""
+    """Every result in a store or in a part of one, by task and method."""
     place = Path(folder)
     if not place.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder; give the one that `sasr compare --save` wrote to")
+    return read_files(sorted(place.rglob("*.json")), place)
+
+
+def read_files(paths: Iterable[Path], root: Path) -> Reading:
+    """The results among these files; those that cannot be read are named, and other JSON files are passed over."""
     results, problems = [], []
-    for path in sorted(place.glob("*.json")):
+    for path in paths:
+        name = str(path.relative_to(root))
         text = path.read_text(encoding="utf-8", errors="replace")
         if not is_result(text):
             if not _is_json(text):
-                problems.append(Problem(path.name, "is not JSON: cut off while it was written, or changed by hand"))
+                problems.append(Problem(name, "is not JSON: cut off while it was written, or changed by hand"))
             continue
         try:
             results.append(read_result(path))
         except ValueError as error:
-            problems.append(Problem(path.name, str(error).removeprefix(f"{path}: ")))
-    return Reading(results, problems)
+            problems.append(Problem(name, str(error).removeprefix(f"{path}: ")))
+    return Reading(sorted(results, key=lambda own: (own.task, own.method)), problems)
 
 
 def check_store(folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sasr.experiments.method import Method, built_in_methods
 from sasr.experiments.plan import Plan
-from sasr.experiments.plan_file import read_plan, read_suite, suites
+from sasr.experiments.plan_file import read_plan, suites
 from sasr.report.analysis import Analysis, read_analyses
 from sasr.report.collect import Collection, told_apart
 from sasr.report.reference import References, read_reference
@@ -19,7 +19,6 @@ from sasr.report.store import Problem, Result, read_results
 
 MAIN = ""
 """The group of results that belong to no suite and no plan: methods on tasks."""
-_OWN = ("reference", "plans", "notes", "analysis")
 _MAIN_SUITE = "table1"  # the suite of the main comparison
 
 
@@ -80,16 +79,13 @@ def read_store(folder: str | Path) -> Store:
 def grouped(results: Iterable[tuple[str, Result]], plans: Mapping[str, Plan]) -> dict[str, Collection]:
     """Results (folder, result) by what they belong to.
 
-    A result belongs to the suite or plan that its folder is named after, that has a method of this name which is not
-    built in, or, of suites, that its command names; to the main comparison otherwise.
+    A result belongs to the suite or the plan that its folder is named after where that takes a method apart; to the main
+    comparison otherwise.
     """
-    own_suites = [name for name in suites() if name != _MAIN_SUITE]
-    names, owners = [MAIN, *own_suites, *plans], _owners(plans)
+    names = [MAIN, *(name for name in suites() if name != _MAIN_SUITE), *plans]
     parts: dict[str, list[tuple[str, Result]]] = defaultdict(list)
     for folder, result in results:
-        asked = next((word for word in result.command.split() if word in own_suites), MAIN)
-        # The folder MAIN is no folder of its own: what lies there is told by its name.
-        parts[folder if folder and folder in names else owners.get(result.method, asked)].append((folder, result))
+        parts[folder if folder in names else MAIN].append((folder, result))
     return {
         name: Collection(told_apart([own for _, own in parts[name]], [place for place, _ in parts[name]]))
         for name in names
@@ -116,22 +112,13 @@ def authors_name(method: Method, curves: Iterable[str]) -> str:
     return "sasr" if method.shaper == "sasr" and not method.shaper_settings else ""
 
 
-def _owners(plans: Mapping[str, Plan]) -> dict[str, str]:
-    known = {name: read_suite(name) for name in suites() if name != _MAIN_SUITE} | dict(plans)
-    return {
-        method: name for name, plan in known.items() for method in methods_of(plan) if method not in built_in_methods()
-    }
-
-
 def _results(place: Path) -> tuple[list[tuple[str, Result]], list[Problem]]:
     results: list[tuple[str, Result]] = []
     problems: list[Problem] = []
-    folders = [place, *sorted(own for own in place.iterdir() if own.is_dir() and own.name not in _OWN)]
-    for folder in folders:
-        name = "" if folder is place else folder.name
+    for folder in sorted(own for own in place.iterdir() if own.is_dir()):
         reading = read_results(folder)
-        results += [(name, own) for own in reading.results]
-        problems += [Problem(f"{name}/{own.path}".lstrip("/"), own.text) for own in reading.problems]
+        results += [(folder.name, own) for own in reading.results]
+        problems += [Problem(f"{folder.name}/{own.path}", own.text) for own in reading.problems]
     return results, problems
 
 
