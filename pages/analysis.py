@@ -107,10 +107,10 @@ def count_visits(
     if visited.ndim != 2 or visited.shape[1] != 2 or not len(visited):
         raise ValueError(f"states of shape {visited.shape} are not (steps, 2); choose two features of the state")
     limits = bounds or tuple(zip(visited.min(0).tolist(), visited.max(0).tolist(), strict=True))
-    x, y = (np.histogram_bin_edges([], bins, range=own) for own in limits)
+    x, y = (np.histogram_bin_edges([], bins, range=limit) for limit in limits)
     starts = range(0, len(visited), period)
     parts = [visited[start : start + period] for start in starts]
-    counts = [np.histogram2d(own[:, 0], own[:, 1], bins=[x, y])[0].T for own in parts]
+    counts = [np.histogram2d(part[:, 0], part[:, 1], bins=[x, y])[0].T for part in parts]
     return Visits(names=names, x=x, y=y, steps=(*starts, len(visited)), counts=np.array(counts, np.int64), facts=facts)
 
 
@@ -118,29 +118,27 @@ def bin_stages(stages: Sequence[Stage], *, name: str = "height", bins: int = 40,
     """Count shaped rewards along a feature, and take the mean of the success rates in its bins."""
     if not stages:
         raise ValueError("no stages to draw; give at least one moment of a run")
-    features = [np.asarray(own.feature, np.float64) for own in stages]
-    rewards = [np.asarray(own.reward, np.float64) for own in stages]
-    x, y = (np.histogram_bin_edges(np.concatenate(own), bins) for own in (features, rewards))
+    features = [np.asarray(stage.feature, np.float64) for stage in stages]
+    rewards = [np.asarray(stage.reward, np.float64) for stage in stages]
+    x, y = (np.histogram_bin_edges(np.concatenate(values), bins) for values in (features, rewards))
     counts, rates = [], []
-    for own, feature, reward in zip(stages, features, rewards, strict=True):
+    for stage, feature, reward in zip(stages, features, rewards, strict=True):
         counts.append(np.histogram2d(feature, reward, bins=[x, y])[0].T)
-        total, count = (
-            np.histogram(feature, x, weights=np.asarray(own.rate, np.float64))[0],
-            np.histogram(feature, x)[0],
-        )
+        total, _ = np.histogram(feature, x, weights=np.asarray(stage.rate, np.float64))
+        count, _ = np.histogram(feature, x)
         rates.append(np.where(count > 0, total / np.maximum(count, 1), math.nan))
-    names = tuple(own.name for own in stages)
+    names = tuple(stage.name for stage in stages)
     return Along(
         name=name, stages=names, x=x, y=y, counts=np.array(counts, np.int64), rate=np.array(rates), facts=facts
     )
 
 
-def write_analysis(found: Analysis, path: str | Path) -> Path:
+def write_analysis(analysis: Analysis, path: str | Path) -> Path:
     """Write a file, whole or not at all; one that is too large for a repository is refused."""
     place = Path(path)
     check_writable(place.parent)
-    form = next(name for name, kind in _FORMS.items() if isinstance(found, kind))
-    data = {own.name: _plain(getattr(found, own.name)) for own in fields(found)}
+    form = next(name for name, kind in _FORMS.items() if isinstance(analysis, kind))
+    data = {field.name: _plain(getattr(analysis, field.name)) for field in fields(analysis)}
     text = json.dumps({"kind": KIND, "version": VERSION, "form": form, **data}, separators=(",", ":"), allow_nan=False)
     if len(text) > MAX_BYTES:
         raise ValueError(f"{place} would have {len(text):,} bytes, more than {MAX_BYTES:,}; take fewer bins or stages")
@@ -161,10 +159,9 @@ def read_analysis(path: str | Path) -> Analysis:
             )
         kind = _FORMS[form]
         arrays = {"x": np.float64, "y": np.float64, "rate": np.float64, "counts": np.int64}
-        parts: dict[str, Any] = {
-            name: np.array(own, arrays[name]) if name in arrays else tuple(own) if isinstance(own, list) else own
-            for name, own in data.items()
-        }
+        parts: dict[str, Any] = {name: tuple(part) if isinstance(part, list) else part for name, part in data.items()}
+        for name in arrays.keys() & data.keys():
+            parts[name] = np.array(data[name], arrays[name])
         return _checked(kind(**parts))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
@@ -197,7 +194,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [_plain(own) for own in value]
+        return [_plain(part) for part in value]
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value

@@ -151,7 +151,7 @@ def _guard_picture(rows: Mapping[str, list[Row]]) -> Block:
     panels = {}
     for rival, words in RIVALS.items():
         estimates = {task: duel.better for task, duel in duels(rows, DEFAULT, rival).items()}
-        panels[f"against {words}"] = {task: own for task, own in estimates.items() if not math.isnan(own.low)}
+        panels[f"against {words}"] = {task: chance for task, chance in estimates.items() if not math.isnan(chance.low)}
     shown = {title: estimates for title, estimates in panels.items() if estimates}
     if not shown:
         return Block("*No task has two seeds of the default and of what it is compared with.*")

@@ -82,16 +82,16 @@ def kept(steps: Floats, mean: Floats, points: int) -> list[int]:
 
 def main(settings: Settings) -> None:
     """Read, thin, write."""
-    found: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
+    curves: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     with settings.curves.open(newline="", encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
             point = (int(float(row["step"])), float(row["mean"]), float(row["spread"]))
-            found[row["task"], row["variant"]].append(point)
+            curves[row["task"], row["variant"]].append(point)
     text = [HEADER + "task,variant,step,mean,spread\n"]
     for names in (METHODS, ABLATIONS):
-        for (task, variant), own in sorted(found.items()):
+        for (task, variant), logged in sorted(curves.items()):
             if variant in names:
-                points = np.array(sorted(own))
+                points = np.array(sorted(logged))
                 for step, mean, spread in points[kept(points[:, 0], points[:, 1], settings.points)]:
                     text.append(f"{task},{names[variant]},{step:.0f},{mean:.4g},{spread:.3g}\n")
     OUT.parent.mkdir(parents=True, exist_ok=True)

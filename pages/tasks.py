@@ -87,8 +87,8 @@ def play(id: str, settings: Settings) -> Played:
     env.close()
     score = float(np.mean(scores))
     mean, deviation = float(np.mean(returns)), float(np.std(returns))
-    told = None if np.isnan(score) else score
-    return Played(len(returns), mean, deviation, float(np.mean(lengths)), float(np.mean(hits)), told)
+    shown = None if np.isnan(score) else score
+    return Played(len(returns), mean, deviation, float(np.mean(lengths)), float(np.mean(hits)), shown)
 
 
 def picture(task: Task, settings: Settings) -> str:
@@ -123,10 +123,10 @@ def section(task: Task, name: str, played: dict[str, Played]) -> list[str]:
         lines.append(f"| `{id}` | {variant.success} | {variant.ends} | {variant.horizon} | {shape} |")
     lines += ["", "| random policy | episodes | return | length | episodes with a success |", "|---|---|---|---|---|"]
     for id in task.variants():
-        told = played[id]
-        score = "" if told.score is None else f"; game score {told.score:.1f}"
-        figures = f"{told.mean:.3g} ± {told.deviation:.3g}{score} | {told.length:.0f} | {told.rewarded:.0%}"
-        lines.append(f"| `{id}` | {told.episodes} | {figures} |")
+        random = played[id]
+        score = "" if random.score is None else f"; game score {random.score:.1f}"
+        figures = f"{random.mean:.3g} ± {random.deviation:.3g}{score} | {random.length:.0f} | {random.rewarded:.0%}"
+        lines.append(f"| `{id}` | {random.episodes} | {figures} |")
     return [*lines, ""]
 
 

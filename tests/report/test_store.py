@@ -157,7 +157,7 @@ def test_what_is_missing_is_said_in_words() -> None:
         task="AntStand", method="sasr", steps=10_000, planned=(0, 1, 2, 7, 8), seeds=(seed_result(0), half, unjudged)
     )
     assert found.gaps == (
-        "seeds 7, 8 not run",
+        "seeds 7–8 not run",
         "seed 1 stopped at 50 of 10,000 steps",
         "seed 2 without a final evaluation: the last point of the curve is taken",
     )

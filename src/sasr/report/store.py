@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sasr.experiments.plan import seeds_in_words
 from sasr.files import check_writable, write_whole
 from sasr.report.seeds import BY_POINT, SeedResult, check_names, number, seed_from_json
 
@@ -82,14 +83,14 @@ class Result:
         found = []
         missing = sorted(set(self.planned) - {own.seed for own in self.seeds if own.steps or own.final})
         if missing:
-            found.append(f"{_seeds(missing)} not run")
+            found.append(f"{seeds_in_words(missing)} not run")
         short = [own.seed for own in self.seeds if own.last < self.steps and own.seed not in missing]
         if short:
             last = min(own.last for own in self.seeds if own.seed in short)
-            found.append(f"{_seeds(short)} stopped at {last:,} of {self.steps:,} steps")
+            found.append(f"{seeds_in_words(short)} stopped at {last:,} of {self.steps:,} steps")
         unjudged = [own.seed for own in self.seeds if own.steps and not own.final and own.seed not in short]
         if unjudged:
-            found.append(f"{_seeds(unjudged)} without a final evaluation: the last point of the curve is taken")
+            found.append(f"{seeds_in_words(unjudged)} without a final evaluation: the last point of the curve is taken")
         return tuple(found)
 
     @property
@@ -98,7 +99,7 @@ class Result:
         found = list(self.notes)
         bad = [own.seed for own in self.seeds if not np.isfinite([*own.returns, *own.final]).all()]
         if bad:
-            found.append(f"{_seeds(bad)} with figures that are not finite (null)")
+            found.append(f"{seeds_in_words(bad)} with figures that are not finite (null)")
         ends = {own.steps[-1] for own in self.seeds if own.steps}
         if len(ends) > 1:
             found.append(f"curves of different lengths: from {min(ends):,} to {max(ends):,} steps")
@@ -277,7 +278,3 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _seeds(numbers: Sequence[int]) -> str:
-    return f"seed {numbers[0]}" if len(numbers) == 1 else f"seeds {', '.join(map(str, numbers))}"
