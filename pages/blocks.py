@@ -31,15 +31,18 @@ BOUND = "sac, time limits terminal"
 ABLATIONS = tuple(name for name in sorted(suites(), key=lambda name: suites()[name]) if name.startswith("ablation-"))
 """In the paper's order."""
 _CURVES = "Return of evaluations, mean ± standard error over seeds."
+_BOUND_TITLE = "Plain SAC, and plain SAC that takes a time limit for the task's end"
 Seeds = Mapping[str, Mapping[str, Sequence[SeedResult]]]
 """By task and method."""
 Figures = Mapping[str, Mapping[str, float]]
+Makers = dict[str, Callable[[], Block]]
+"""Blocks that are yet to be made, by their markers' names."""
 
 
 def blocks_of(store: Store) -> Blocks:
     """All blocks of a store; nothing is drawn before it is asked for."""
     rows = rows_by_task(store)
-    blocks: dict[str, Callable[[], Block]] = {}
+    blocks: Makers = {}
     if rows:
         blocks |= _comparison(store, rows)
     for name in store.plans:
@@ -70,8 +73,8 @@ def rows_by_task(store: Store) -> dict[str, list[Row]]:
     return rows
 
 
-def _comparison(store: Store, rows: Mapping[str, list[Row]]) -> dict[str, Callable[[], Block]]:
-    blocks: dict[str, Callable[[], Block]] = {
+def _comparison(store: Store, rows: Mapping[str, list[Row]]) -> Makers:
+    blocks: Makers = {
         "table: in short": lambda: Block(_in_short(rows)),
         "table: final": lambda: Block(_overview(rows).to_markdown()),
         "table: default against others": lambda: Block(guard_table(rows).to_markdown()),
@@ -85,9 +88,6 @@ def _comparison(store: Store, rows: Mapping[str, list[Row]]) -> dict[str, Callab
         blocks[f"table: final {task}"] = partial(_method_block, lot, BASE, threshold)
         blocks[f"sources: {task}"] = partial(_sources, [row.result for row in lot])
     return blocks
-
-
-_BOUND_TITLE = "Plain SAC, and plain SAC that takes a time limit for the task's end"
 
 
 def _in_short(rows: Mapping[str, list[Row]]) -> str:
@@ -196,7 +196,7 @@ def _sources(results: Sequence[Result]) -> Block:
     return Block(details("Where the figures are from", sources(results)))
 
 
-def _plan(store: Store, name: str) -> dict[str, Callable[[], Block]]:
+def _plan(store: Store, name: str) -> Makers:
     """A plan's methods on each of its tasks; its built-in ones are the main comparison's, unless it has its own."""
     plan, group = store.plans[name], store.groups[name]
     order = list(methods_of(plan))
@@ -204,7 +204,7 @@ def _plan(store: Store, name: str) -> dict[str, Callable[[], Block]]:
     both = Collection([*group.results, *(result for result in store.main.results if result.method in order)])
     tasks = [task for task in dict.fromkeys(cell.task for cell in plan.cells) if task in group.tasks]
     tasks += [task for task in group.tasks if task not in tasks]
-    blocks: dict[str, Callable[[], Block]] = {}
+    blocks: Makers = {}
     for task in tasks:
         results = {method: result for method in names if (result := both.cell(task, method))}
         lot = rows_of(list(results.values()), base=order[0])
@@ -256,7 +256,7 @@ def _run_elsewhere(name: str, groups: Mapping[str, Collection]) -> list[Result]:
     return list(taken.values())
 
 
-def _ablation(store: Store, name: str, group: Collection) -> dict[str, Callable[[], Block]]:
+def _ablation(store: Store, name: str, group: Collection) -> Makers:
     methods = _suite(name)
     order = [method for method in methods if method in group.methods]
     order += [method for method in group.methods if method not in methods]
@@ -311,13 +311,13 @@ def _with_paper(final: Table, paper: Mapping[str, Any]) -> Table:
     return dataclasses.replace(final, rows=tuple(rows))
 
 
-def _costs(store: Store) -> dict[str, Callable[[], Block]]:
+def _costs(store: Store) -> Makers:
     """The paper's three cost tables, with our rows above theirs where a suite has been run."""
     hours: Figures = store.paper.get("hours", {})
     shares = {task: {name: value / row["sac"] for name, value in row.items()} for task, row in hours.items()}
     time, memory = store.paper.get("time", {}), store.paper.get("memory", {})
     title = "Training time of a step with random Fourier features and with exact kernel sums, sac = 1"
-    blocks: dict[str, Callable[[], Block]] = {
+    blocks: Makers = {
         "table: cost time": partial(_beside, "Training time of a step, sasr = 1", store, "cost", "time", "sasr", time),
         "table: cost memory": partial(
             _beside, "Peak memory of a run, sasr = 1", store, "cost", "memory", "sasr", memory
