@@ -42,8 +42,8 @@ bench: .venv/dev          ## side-by-side speed figures, JSON under benchmarks/r
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.costs
 
-results: .venv/dev        ## docs/results from the folder results/
-	$(BIN)/python docs/write_results_pages.py
+results: .venv/dev        ## the generated parts of docs/ and README.md, from the folders results/ and benchmarks/results/
+	$(BIN)/python -m pages
 
 clean:
 	rm -rf .venv runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,10 +23,10 @@ import tyro
 from rich.progress import track
 from torch import Tensor
 
+from pages.analysis import Stage, bin_stages, count_visits, write_analysis
 from sasr import Batch, Host, Transition
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.records.folder import RunFolder
-from sasr.report.analysis import Stage, bin_stages, count_visits, write_analysis
 from sasr.report.runs import method_name
 from sasr.report.seeds import thin
 from sasr.shaping.beta import beta_mean

@@ -53,6 +53,7 @@ def test_a_comparison_ends_with_a_results_store_that_the_report_reads(
     assert [len(seed.final) for seed in gentle.seeds] == [2, 2]
     assert gentle.config["shaper_config"]["reward_weight"] == 0.05
     assert gentle.gaps == ()
+    assert {path.parent for path in here.glob("results/**/*.json")} == {here / "results" / "own" / "Pendulum-v1"}
     assert gentle.command == " ".join(("sasr", *flags))
     assert gentle.wall_seconds > 0.0
     assert 1e7 < gentle.peak_memory_bytes < 1e11
@@ -92,7 +93,7 @@ def test_a_method_with_a_comma_in_its_name_stands_in_quotes(
     flags = ("--tasks", "Pendulum-v1", "--seeds", "1", "--steps", "100", "--on", "inline", *FLAGS)
     code, output = run(capsys, "compare", "ablation-state-action", *flags, "--methods", text, "--save")
     assert code == 0, output
-    assert {own.method for own in read_results("results").results} == {"R(s, a)", "sac"}
+    assert {own.method for own in read_results("results/ablation-state-action").results} == {"R(s, a)", "sac"}
     code, output = run(capsys, "compare", "ablation-state-action", *flags, "--methods", text.replace('"', ""))
     assert code == 2
     assert "did you mean 'R(s)'" in output
@@ -124,7 +125,7 @@ def test_a_result_is_saved_as_soon_as_its_cells_are_done(
     monkeypatch.setattr(gridding, "_save", taken_away)  # what comes after the last cell never comes
     with pytest.raises(KeyboardInterrupt):
         run(capsys, "compare", *TINY, "--on", "inline", "--save")
-    (result,) = read_results(here / "results").results
+    (result,) = read_results(here / "results" / "compare").results  # no suite, no plan
     assert len(result.seeds[0].final) == 2
 
 
@@ -137,10 +138,10 @@ def test_what_was_stopped_is_saved_as_far_as_it_came(here: Path) -> None:
     assert f"{result.steps:,} of 100,000 steps" in " ".join(output.split())
     assert result.remarks[0] == f"the first {result.steps:,} steps of runs of 100,000 that were stopped"
 
-    (path,) = (here / "results").iterdir()
-    write_result(replace(result, steps=50_000_000), here / "results")
+    (path,) = (here / "results").rglob("*.json")
+    assert write_result(replace(result, steps=50_000_000), path.parents[1]) == path
     output = stopped_after_two_evaluations(here)  # two more
-    assert f"steps of {Path('results', path.name)}, which has 50,000,000" in " ".join(output.split())
+    assert f"steps of {path.relative_to(here)}, which has 50,000,000" in " ".join(output.split())
     assert read_result(path).steps == 50_000_000
 
 

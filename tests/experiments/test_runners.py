@@ -170,7 +170,7 @@ def kill_workers(folder: Path) -> None:
 def stored(folder: Path) -> dict[str, Any]:
     """The results, but for times, memory and what was typed."""
     found = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(folder.rglob("*.json")):
         data = json.loads(path.read_text())
         for name in ("wall_seconds", "peak_memory_bytes", "command"):
             assert data.pop(name)
@@ -214,7 +214,7 @@ def test_a_grid_killed_three_times_ends_with_the_results_of_an_undisturbed_one(
 @pytest.mark.slow
 def test_a_pool_killed_after_its_first_cell_keeps_that_result(tmp_path: Path) -> None:
     process = compare(tmp_path, "--tasks", "Pendulum-v1", "--jobs", "1", "--save")
-    while not list(tmp_path.glob("results/*.json")):
+    while not list(tmp_path.glob("results/**/*.json")):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.02)
     process.kill()

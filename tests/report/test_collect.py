@@ -84,14 +84,14 @@ def test_a_half_finished_run_is_shown_as_incomplete(tmp_path: Path) -> None:
         file.write('{"kind": "evaluation", "step": 3000, "mem')
     found = collect(tmp_path / "runs")
     assert found.problems == []
-    assert found.results[0].gaps == ("seeds 0, 1 stopped at 2,000 of 3,000 steps",)
+    assert found.results[0].gaps == ("seeds 0–1 stopped at 2,000 of 3,000 steps",)
 
 
 def test_a_run_in_which_nothing_happened_yet_is_shown_as_incomplete(tmp_path: Path) -> None:
     (make_run(tmp_path / "runs" / "new") / "metrics.jsonl").unlink()
     (result,) = collect(tmp_path / "runs").results
     assert result.seeds == ()
-    assert result.gaps == ("seeds 0, 1 not run",)
+    assert result.gaps == ("seeds 0–1 not run",)
 
 
 def test_nan_in_metrics_stays_nan_and_bad_lines_are_counted(tmp_path: Path) -> None:

@@ -447,7 +447,7 @@ def test_a_run_in_which_nothing_happened_is_shown_as_such(tmp_path: Path, visit:
     run = make_run(tmp_path / "run")
     (run / "metrics.jsonl").unlink()
     page = visit(write_page(collect(run), tmp_path / "report.html"))
-    assert "seeds 0, 1 not run" in page.locator("#remarks").inner_text()
+    assert "seeds 0–1 not run" in page.locator("#remarks").inner_text()
     assert column(page, "measure", 2) == ["–*"]
 
 

@@ -146,19 +146,3 @@ def test_the_band_of_the_iqm_curve_is_the_bootstrap_of_each_point() -> None:
 def test_normalised_scores_run_from_0_to_1_and_survive_a_task_where_all_are_alike() -> None:
     np.testing.assert_allclose(stats.normalised([2.0, 3.0, 4.0], 2.0, 4.0), [0.0, 0.5, 1.0])
     np.testing.assert_array_equal(stats.normalised([2.0, 2.0], 2.0, 2.0), [0.0, 0.0])
-
-
-def test_median_steps_are_one_of_the_runs_own_and_never_where_most_never_got_there() -> None:
-    took = [300.0, 100.0, 200.0, math.inf]
-    found = stats.median_steps(took, seed=1)
-    assert found == stats.median_steps(took, seed=1)
-    assert found.value == 300.0
-    assert {found.low, found.high} <= {*took}
-    assert stats.median_steps([100.0, math.inf]).value == math.inf
-    assert math.isnan(stats.median_steps([100.0]).low)
-    drawn = np.random.default_rng(0).choice(took, size=(20_000, 4))
-    share = (np.sort(drawn)[:, 2] <= 200.0).mean()  # of medians that are 200 or less
-    assert (share > 0.025) == (found.low <= 200.0)
-    for bad in ([], [1.0, math.nan]):
-        with pytest.raises(ValueError, match="one number for each run"):
-            stats.median_steps(bad)

@@ -47,18 +47,36 @@ def test_a_store_gives_back_what_was_written(tmp_path: Path) -> None:
     assert read_results(tmp_path / "new" / "store").problems == []
     assert {own.task for own in read_results(tmp_path / "new" / "store").results} == {"AntStand", "pkg:Other/Task-v0"}
     assert read_result(paths[0]).to_json() == written[0].to_json()
-    assert sorted(path.name for path in paths[0].parent.iterdir()) == sorted(path.name for path in paths)
+    assert [path.parent.relative_to(tmp_path / "new" / "store") for path in paths] == [
+        Path("AntStand"),
+        Path("pkg-Other-Task-v0"),
+    ]
 
 
-def test_names_that_look_alike_as_files_do_not_share_one() -> None:
-    one, other = make_result("a/b"), make_result("a:b")
-    assert one.filename != other.filename
+def test_names_that_look_alike_as_files_do_not_share_one(tmp_path: Path) -> None:
+    alike = [
+        make_result("a/b"),
+        make_result("a:b"),
+        *(make_result(method=name) for name in ("φ=1", "phi 1", "λ=1", "→")),
+    ]
+    paths = {write_result(own, tmp_path) for own in alike}
+    assert len(paths) == len(alike)
+    assert all(str(path.relative_to(tmp_path)).isascii() for path in paths)
+
+
+def test_a_file_is_of_a_commit_and_of_settings_but_of_no_seeds_and_no_machine(tmp_path: Path) -> None:
+    base = make_result()
+    same = replace(base, config=base.config | {"seeds": [7], "device": "cuda", "workers": 3}, steps=5_000)
+    others = [replace(base, commit="other"), replace(base, config=base.config | {"discount": 0.9})]
+    paths = [write_result(own, tmp_path) for own in (base, same, *others)]
+    assert paths[0] == paths[1]
+    assert len(set(paths)) == 3
 
 
 def test_writing_again_replaces_the_file_and_gives_the_same_bytes(tmp_path: Path) -> None:
     first = write_result(make_result(), tmp_path).read_bytes()
     assert write_result(make_result(), tmp_path).read_bytes() == first
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.rglob("*.json"))) == 1
 
 
 def test_curves_are_thinned_to_200_points_with_both_ends(tmp_path: Path) -> None:
@@ -139,7 +157,7 @@ def test_what_is_missing_is_said_in_words() -> None:
         task="AntStand", method="sasr", steps=10_000, planned=(0, 1, 2, 7, 8), seeds=(seed_result(0), half, unjudged)
     )
     assert found.gaps == (
-        "seeds 7, 8 not run",
+        "seeds 7–8 not run",
         "seed 1 stopped at 50 of 10,000 steps",
         "seed 2 without a final evaluation: the last point of the curve is taken",
     )

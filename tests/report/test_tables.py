@@ -121,14 +121,11 @@ def test_costs_are_multiples_of_the_first_methods_and_differing_machines_are_mar
     assert "different machines" in time.to_markdown()
 
 
-def test_an_ablation_is_a_table_of_its_variants(summary: Summary) -> None:
-    cells = {
-        "φ=1": {"AntStand": summary.cells["AntStand", "sac"]},
-        "φ=0.1": {"AntStand": summary.cells["AntStand", "sasr"]},
-    }
-    table = tables.ablation_table("Retention", cells)
-    assert table.columns == ("task", "φ=1", "φ=0.1")
-    assert [own.best for own in table.rows[0]] == [False, False, True]
+def test_a_table_has_the_rows_and_columns_that_are_asked_for_and_a_dash_for_what_is_not_known(summary: Summary) -> None:
+    table = tables.table_by_task("Two of them", ["AntStand"], ["sac", "sasr", "td3"], summary.cells, tables.area_entry)
+    assert table.columns == ("task", "sac", "sasr", "td3")
+    assert [entry.best for entry in table.rows[0]] == [False, False, True, False]
+    assert table.rows[0][3].text() == "–"
 
 
 def test_signs_that_mean_something_to_latex_and_markdown_are_escaped() -> None:

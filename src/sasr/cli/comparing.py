@@ -26,7 +26,7 @@ from sasr.experiments.values import literal
 from sasr.files import check_writable
 from sasr.records import tracking
 from sasr.records.folder import command_line, commit_here
-from sasr.report.store import check_store
+from sasr.report.store import check_store, slug
 from sasr.tasks.vector import cores
 from sasr.training.config import choose_device
 
@@ -91,7 +91,7 @@ def compare(
         dry_run: Print the cells with an estimate of time and memory from a short trial, and run nothing.
         save: Write the results into a results store.
         save_stopped: The same, and what is stopped too: as far as all seeds of a method came, which pages then say.
-        results: Folder of that store.
+        results: Folder of that store; results are in PLAN/TASK/ there, with `compare` for PLAN where there is none.
         tensorboard: Write TensorBoard events into the runs' folders.
         track: Also tell a service what happens: wandb, which obeys WANDB_MODE=offline.
     """
@@ -106,11 +106,11 @@ def compare(
     }
     wanted = Plan(tuple(_with_flags(_plan(suite, plan, **given).cells, set, settings)))
     cluster = _checked(on, device, track, address, gpus)
-    store = results if save or save_stopped else None
+    store = results / _named(suite, plan) if save or save_stopped else None
     if not dry_run:
         check_writable(out)
         if store is not None:
-            check_store(store)
+            check_store(results)
     means = _Means(on=on, jobs=jobs, threads=threads, population=population, rooms=machine_rooms(device))
     needs = examine_all([cell for cell in wanted.cells if not is_done(Job(cell=cell, out=out))], console)
     # What has begun goes on in the parts it has, on whatever machine: split otherwise, its seeds would begin anew.
@@ -218,6 +218,11 @@ def _plan(suite: str, plan: Path | None, **given: Any) -> Plan:
                 f"give --{name}, a plan file with --plan, or one of the paper's suites: {', '.join(suites())}"
             )
     return Plan(tuple(grid(given["tasks"], given["methods"], seeds=given["seeds"] or 1, steps=given["steps"])))
+
+
+def _named(suite: str, plan: Path | None) -> str:
+    """The folder in a store that the results of a suite or plan go to."""
+    return slug(plan.stem) if plan else suite or "compare"
 
 
 def _with_flags(cells: Sequence[Cell], texts: list[str], settings: dict[str, Any]) -> list[Cell]:

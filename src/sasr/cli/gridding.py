@@ -133,8 +133,8 @@ def _save(grid: Grid, results: Path, console: Console, save_stopped: bool) -> No
     for kind, cell in _unfinished(grid).items():
         found = _so_far(grid, kind) if save_stopped else None
         line = f"not saved: {cell.method.name} on {cell.task}, which is not complete"
-        if found is not None and (known := _steps_stored(results / found.filename)) >= found.steps:
-            line = f"not saved: {found.steps:,} steps of {results / found.filename}, which has {known:,}"
+        if found is not None and (known := _steps_stored(results / found.file)) >= found.steps:
+            line = f"not saved: {found.steps:,} steps of {results / found.file}, which has {known:,}"
         elif found is not None:
             line = f"saved: {write_result(found, results)}, {found.steps:,} of {cell.steps:,} steps"
         console.print(Text(line, "yellow"), soft_wrap=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sasr.report.runs import Maps, from_run, is_run, read_maps, videos
-from sasr.report.store import Problem, Result, read_results
+from sasr.report.store import INDIFFERENT, Problem, Result, read_files
 
 
 class Video(NamedTuple):
@@ -62,10 +62,10 @@ def collect(folder: str | Path) -> Collection:
             continue
         if place != root and not below and not files:
             found.problems.append(Problem(here, "is empty: a run that never began"))
-        reading = read_results(place)
+        reading = read_files([place / own for own in sorted(files) if own.endswith(".json")], root)
         found.results += reading.results
         origins += [here] * len(reading.results)
-        found.problems += [Problem(str((place / own.path).relative_to(root)), own.text) for own in reading.problems]
+        found.problems += reading.problems
     if not found.results:
         told = "".join(f"; {problem.path} {problem.text}" for problem in found.problems[:3])
         raise ValueError(f"{folder} has nothing to report: no results of `sasr compare --save` and no runs{told}")
@@ -86,8 +86,6 @@ def told_apart(results: Sequence[Result], origins: Sequence[str]) -> list[Result
     return [replace(result, method=name) for (result, _), name in zip(entries, names, strict=True)]
 
 
-_INDIFFERENT = ("seeds", "workers", "checkpoint_minutes")
-"""Settings that don't change what comes out of a seed: seeds of one method may have been run with different ones."""
 Entry = tuple[Result, str]
 Telling = Callable[[Sequence[Entry]], Callable[[Entry], str]]
 
@@ -111,7 +109,7 @@ def _take_run(place: Path, here: str, found: Collection, origins: list[str]) -> 
 def _joined(entries: Iterable[Entry]) -> list[Entry]:
     groups: dict[str, list[Entry]] = defaultdict(list)
     for result, origin in entries:
-        settings = {name: value for name, value in _flat(result.config).items() if name not in _INDIFFERENT}
+        settings = {name: value for name, value in _flat(result.config).items() if name not in INDIFFERENT}
         groups[repr((result.task, result.method, result.commit, result.steps, sorted(settings.items())))].append(
             (result, origin)
         )

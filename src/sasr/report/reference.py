@@ -62,26 +62,6 @@ def read_reference(path: str | Path) -> References:
     return found
 
 
-def until(curve: Reference, steps: float) -> Reference:
-    """The part of a curve up to a step, and what it is there."""
-    if not len(curve.steps) or curve.steps[-1] <= steps:
-        return curve
-    kept = curve.steps < steps
-    ends = (np.interp(steps, curve.steps, own) for own in curve)
-    return Reference(*(np.append(own[kept], end) for own, end in zip(curve, ends, strict=True)))
-
-
-def at(curve: Reference, steps: float) -> float:
-    """The mean at a step, between its points; NaN where the curve has not begun or has ended.
-
-    A run's last point comes with its last episode, somewhat before its last step: it holds for as long as points are
-    apart.
-    """
-    gap = float(np.median(np.diff(curve.steps))) if len(curve.steps) > 1 else 0.0
-    held = min(steps, curve.steps[-1]) if steps <= curve.steps[-1] + gap else steps
-    return float(np.interp(held, curve.steps, curve.mean, left=math.nan, right=math.nan))
-
-
 def like(method: str, curves: Mapping[str, Reference]) -> Reference | None:
     """The curve of a method, or of what it is a variant of: that of sasr for sasr-authors and sasr (features=50)."""
     return curves.get(method) or curves.get(re.split(r"[-+ @(]", method)[0])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -164,22 +163,6 @@ def steps_to_threshold(steps: ArrayLike, values: ArrayLike, threshold: float) ->
     """
     reached = np.flatnonzero(np.asarray(values, np.float64) >= threshold)
     return float(np.asarray(steps)[reached[0]]) if len(reached) else math.inf
-
-
-def median_steps(took: ArrayLike, *, seed: int = 0, draws: int = DRAWS, level: float = LEVEL) -> Estimate:
-    """Median of steps to a threshold with its bootstrap interval; a seed that never got there counts as infinity.
-
-    >>> median_steps([100.0, 200.0, float("inf")]).value
-    200.0
-    """
-    steps = np.asarray(took, np.float64)
-    if not len(steps) or np.isnan(steps).any():
-        raise ValueError(f"steps {steps.tolist()} must be one number for each run, infinity where it never got there")
-    # Always one of the runs' own figures: what lies between a number and infinity says nothing.
-    middle = partial(np.quantile, q=0.5, axis=-1, method="higher")
-    drawn = np.sort(middle(steps[np.random.default_rng(seed).integers(len(steps), size=(draws, len(steps)))]))
-    low, high = (drawn[math.floor(tail * (draws - 1))] for tail in _tails(level))
-    return Estimate(float(middle(steps)), *((float(low), float(high)) if len(steps) > 1 else (math.nan, math.nan)))
 
 
 def aligned(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[Scores, Scores]:

@@ -1,4 +1,4 @@
-"""The results store: one small JSON file for each (task, method, commit), written by `sasr compare --save`."""
+"""The results store: PLAN/TASK/METHOD-DIGEST.json, one small file for each result, written by `sasr compare --save`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sasr.experiments.plan import seeds_in_words
 from sasr.files import check_writable, write_whole
 from sasr.report.seeds import BY_POINT, SeedResult, check_names, number, seed_from_json
 
@@ -21,6 +22,9 @@ KIND = "sasr-result"
 VERSION = 1
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
+INDIFFERENT = ("seeds", "workers", "checkpoint_minutes")
+"""Settings that don't change what comes out of a seed: seeds of one method may have been run with different ones."""
+_IN_ASCII = {"φ": "phi", "λ": "lambda", "→": "-to-"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,14 +83,14 @@ class Result:
         found = []
         missing = sorted(set(self.planned) - {own.seed for own in self.seeds if own.steps or own.final})
         if missing:
-            found.append(f"{_seeds(missing)} not run")
+            found.append(f"{seeds_in_words(missing)} not run")
         short = [own.seed for own in self.seeds if own.last < self.steps and own.seed not in missing]
         if short:
             last = min(own.last for own in self.seeds if own.seed in short)
-            found.append(f"{_seeds(short)} stopped at {last:,} of {self.steps:,} steps")
+            found.append(f"{seeds_in_words(short)} stopped at {last:,} of {self.steps:,} steps")
         unjudged = [own.seed for own in self.seeds if own.steps and not own.final and own.seed not in short]
         if unjudged:
-            found.append(f"{_seeds(unjudged)} without a final evaluation: the last point of the curve is taken")
+            found.append(f"{seeds_in_words(unjudged)} without a final evaluation: the last point of the curve is taken")
         return tuple(found)
 
     @property
@@ -95,7 +99,7 @@ class Result:
         found = list(self.notes)
         bad = [own.seed for own in self.seeds if not np.isfinite([*own.returns, *own.final]).all()]
         if bad:
-            found.append(f"{_seeds(bad)} with figures that are not finite (null)")
+            found.append(f"{seeds_in_words(bad)} with figures that are not finite (null)")
         ends = {own.steps[-1] for own in self.seeds if own.steps}
         if len(ends) > 1:
             found.append(f"curves of different lengths: from {min(ends):,} to {max(ends):,} steps")
@@ -105,13 +109,17 @@ class Result:
         return tuple(found)
 
     @property
-    def filename(self) -> str:
-        """The name of its file in a store."""
-        wanted = f"{self.task}-{self.method}-{self.commit or 'unknown'}"
-        plain = re.sub(r"[^A-Za-z0-9._+-]+", "_", wanted)
-        if plain == wanted:
-            return f"{plain}.json"
-        return f"{plain}-{hashlib.sha256(wanted.encode()).hexdigest()[:6]}.json"
+    def file(self) -> Path:
+        """Its place in the folder of its plan: TASK/METHOD-DIGEST.json.
+
+        The digest is of the exact names, the commit and the settings, but not of seeds or the machine: what differs in
+        any of these has another file.
+        """
+        left_out = (*INDIFFERENT, "device")
+        settings = {name: value for name, value in self.config.items() if name not in left_out}
+        key = json.dumps(_plain([self.task, self.method, self.commit, settings]), sort_keys=True)
+        digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+        return Path(slug(self.task)) / f"{slug(self.method)}-{digest}.json"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data without NaN; `from_json` gives the same result back."""
@@ -123,7 +131,11 @@ class Result:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:
-        """A result from plain data; another version, a missing or an unknown part is refused by name."""
+        """A result from plain data; another version, a missing or an unknown part is refused by name.
+
+        Every stored record comes through here, with the settings it was run with as `config`: where a method's name has
+        changed its meaning since, this is where a record gets the name that its settings have today.
+        """
         if data.get("kind") != KIND:
             raise ValueError(f"kind={data.get('kind')!r} is not {KIND!r}: this is no result")
         if data.get("version") != VERSION:
@@ -175,12 +187,21 @@ class Reading(NamedTuple):
     problems: list[Problem]
 
 
+def slug(name: str) -> str:
+    """A name as part of a path that every file system and shell takes.
+
+    >>> slug("φ=1"), slug("h=0.5→0.1"), slug("my_package:MyTask-v0"), slug("sac, time limits terminal")
+    ('phi-1', 'h-0.5-to-0.1', 'my_package-MyTask-v0', 'sac-time-limits-terminal')
+    """
+    spelt = "".join(_IN_ASCII.get(sign, sign) for sign in name)
+    return re.sub(r"[^A-Za-z0-9._]+", "-", spelt).strip("-.") or "unnamed"
+
+
 def write_result(result: Result, folder: str | Path) -> Path:
-    """Put a result into a store, thinned; one of the same task, method and commit is replaced, all or nothing."""
-    place = Path(folder)
-    check_writable(place, flag="--results")
+    """Put a result into a plan's folder, thinned; one with the same names, commit and settings is replaced."""
     slim = replace(result, seeds=tuple(own.thinned() for own in result.seeds))
-    path = place / result.filename
+    path = Path(folder) / result.file
+    check_writable(path.parent, flag="--results")
     write_whole(path, json.dumps(slim.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
     return path
 
@@ -197,22 +218,28 @@ def read_result(path: str | Path) -> Result:
 
 
 def read_results(folder: str | Path) -> Reading:
-    """Every result in a store; files that cannot be read are named, and other JSON files are passed over."""
+    """Every result in a store or in a part of one, by task and method."""
     place = Path(folder)
     if not place.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder; give the one that `sasr compare --save` wrote to")
+    return read_files(sorted(place.rglob("*.json")), place)
+
+
+def read_files(paths: Iterable[Path], root: Path) -> Reading:
+    """The results among these files; those that cannot be read are named, and other JSON files are passed over."""
     results, problems = [], []
-    for path in sorted(place.glob("*.json")):
+    for path in paths:
+        name = str(path.relative_to(root))
         text = path.read_text(encoding="utf-8", errors="replace")
         if not is_result(text):
             if not _is_json(text):
-                problems.append(Problem(path.name, "is not JSON: cut off while it was written, or changed by hand"))
+                problems.append(Problem(name, "is not JSON: cut off while it was written, or changed by hand"))
             continue
         try:
             results.append(read_result(path))
         except ValueError as error:
-            problems.append(Problem(path.name, str(error).removeprefix(f"{path}: ")))
-    return Reading(results, problems)
+            problems.append(Problem(name, str(error).removeprefix(f"{path}: ")))
+    return Reading(sorted(results, key=lambda own: (own.task, own.method)), problems)
 
 
 def check_store(folder: Path) -> None:
@@ -251,7 +278,3 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _seeds(numbers: Sequence[int]) -> str:
-    return f"seed {numbers[0]}" if len(numbers) == 1 else f"seeds {', '.join(map(str, numbers))}"

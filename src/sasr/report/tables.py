@@ -182,25 +182,31 @@ def area_entry(cell: Cell) -> Entry:
     return Entry(cell.area, cell.area_error)
 
 
-def ablation_table(
-    title: str, variants: Mapping[str, Mapping[str, Cell]], entry: Callable[[Cell], Entry] = final_entry
+def table_by_task(
+    title: str,
+    tasks: Sequence[str],
+    methods: Sequence[str],
+    cells: Mapping[tuple[str, str], Cell],
+    entry: Callable[[Cell], Entry],
+    *,
+    highest: bool = True,
 ) -> Table:
-    """Tasks by variants of one setting, the form of the paper's ablation tables.
+    """Tasks by methods, or by variants of one setting; the best of a row is bold.
 
     Args:
-        title: What is varied.
-        variants: Cells by task, for each variant by its name.
+        title: Above the table.
+        tasks: Rows.
+        methods: Columns.
+        cells: By task and method; those that are not there get a dash.
         entry: What is said of a cell.
+        highest: Whether the best is the highest.
     """
-    tasks = list(dict.fromkeys(task for cells in variants.values() for task in cells))
-    rows = [_row(task, [cells.get(task) for cells in variants.values()], entry, True) for task in tasks]
-    return Table(title=title, columns=("task", *variants), rows=tuple(rows), notes=_notes(rows))
+    rows = [_row(task, [cells.get((task, method)) for method in methods], entry, highest) for task in tasks]
+    return Table(title=title, columns=("task", *methods), rows=tuple(rows), notes=_notes(rows))
 
 
 def _by_task(summary: Summary, title: str, entry: Callable[[Cell], Entry], highest: bool = True) -> Table:
-    cells = [[summary.cells.get((task, method)) for method in summary.methods] for task in summary.tasks]
-    rows = [_row(task, own, entry, highest) for task, own in zip(summary.tasks, cells, strict=True)]
-    return Table(title=title, columns=("task", *summary.methods), rows=tuple(rows), notes=_notes(rows))
+    return table_by_task(title, summary.tasks, summary.methods, summary.cells, entry, highest=highest)
 
 
 def _row(task: str, cells: Sequence[Cell | None], entry: Callable[[Cell], Entry], highest: bool) -> tuple[Entry, ...]:

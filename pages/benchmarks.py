@@ -1,0 +1,234 @@
+"""Tables of docs/ from what `python -m benchmarks.…` stored, each with the machine and the commit below it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pages.markdown import Block, table
+
+Stored = Mapping[str, Any]
+_SB3 = "Stable-Baselines3 SAC, one seed"
+_SHAPES = {
+    "16-cores-ant-v5": "Ant-v5",
+    "16-cores": "AntStand",
+    "2-cores": "AntStand",
+}
+
+
+def blocks_of(folder: Path) -> dict[str, Callable[[], Block]]:
+    """A block for each table; files are read when it is asked for."""
+
+    def read(name: str) -> Stored:
+        data: Stored = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        return data
+
+    made: dict[str, Callable[[], str]] = {
+        "diagnosis": lambda: _diagnosis(read("diagnosis")),
+        "bandwidth rules": lambda: _bandwidth_rules(read("diagnosis-rules")),
+        "estimators-cpu": lambda: _estimators(read("estimators-cpu")),
+        "estimators-cuda": lambda: _estimators(read("estimators-cuda")),
+        "inside Stable-Baselines3": lambda: _mountain_car(
+            read("mountain_car-new-default"), read("mountain_car-16-cores")
+        ),
+        "throughput-h200": lambda: _throughput(read("throughput-h200-1-seed"), read("throughput-h200-10-seeds")),
+        "throughput-2-cores": lambda: _throughput_of_one(read("throughput-2-cores")),
+        "splitting seeds": lambda: _sharing(
+            {task: read(f"sharing-split-2-cores-{task}") for task in ("AntStand", "MountainCar")}
+        ),
+        "environments": lambda: _environments({label: read(f"environments-{label}") for label in _SHAPES}),
+        "discovery": lambda: _discovery({"H200": read("discovery-held-out"), "CPU": read("discovery-held-out-cpu")}),
+        "costs-2-cores": lambda: _costs(read("costs-2-cores"), digits=1),
+        "costs-h200": lambda: _costs(read("costs-h200"), digits=2),
+    }
+    return {f"table: {name}": partial(_block, text) for name, text in made.items()}
+
+
+def _block(text: Callable[[], str]) -> Block:
+    return Block(text())
+
+
+def _where(stored: Stored) -> str:
+    """Machine and commit, as the line below a table."""
+    machine = stored["machine"]
+    processor = machine.get("processor") or machine.get("cpu")
+    torch = machine.get("torch") or machine["versions"]["torch"]
+    gpu = f", {machine['gpu']}" if machine.get("gpu") else ""
+    return f"{machine['cores']} cores of {processor}{gpu}, torch {torch}, commit {machine['commit']}"
+
+
+def _measured(text: str, *stored: Stored) -> str:
+    places = dict.fromkeys(_where(one) for one in stored)
+    return f"{text}\n\n*{'; '.join(places)}.*"
+
+
+def _diagnosis(stored: Stored) -> str:
+    columns = [
+        "task",
+        "k",
+        "preset",
+        "h",
+        "no neighbour",
+        "neighbours",
+        "rank correlation",
+        "signal to noise",
+        "verdict",
+    ]
+    rows = [
+        [
+            row["task"],
+            str(row["features"]),
+            f"`{row['preset']}`",
+            f"{row['bandwidth']:.3g}",
+            f"{row['lonely']:.0%}",
+            f"{row['neighbours']:,.0f}",
+            f"{row['rank_correlation']:.2f}",
+            f"{row['signal_to_noise']:.2g}",
+            row["verdict"],
+        ]
+        for row in stored["figures"]["rows"]
+    ]
+    return _measured(table(columns, rows), stored)
+
+
+def _bandwidth_rules(stored: Stored) -> str:
+    rows = [
+        [
+            row["task"],
+            str(row["features"]),
+            f"`{row['preset']}`",
+            f"{row['bandwidth']:.3g}",
+            f"{row['neighbours']:,.0f}",
+            f"{row['rank_correlation']:.2f}",
+            f"{row['signal_to_noise']:.2g}",
+        ]
+        for row in stored["figures"]["rows"]
+    ]
+    columns = ["task", "k", "rule", "h", "neighbours", "rank correlation", "signal to noise"]
+    return _measured(table(columns, rows), stored)
+
+
+def _estimators(stored: Stored) -> str:
+    rows = []
+    for row in stored["figures"]["rows"]:
+        cells = [f"{row['stored']:,}"]
+        for form in ("linear", "squared"):
+            cells += [f"{row[f'recompute_{form}_ms']:,.1f} ms", f"{row[f'{form}_ms']:.2f} ms"]
+            cells += [f"{row[f'{form}_speedup']:,.0f}×"]
+        rows.append(cells)
+    columns = ["states per outcome"]
+    for form in ("linear", "squared"):
+        columns += [f"recomputed, {form}", f"kept, {form}", "ratio"]
+    return _measured(table(columns, rows), stored)
+
+
+def _mountain_car(new: Stored, old: Stored) -> str:
+    before = f"SAC + SASR `auto`, as it was at {old['machine']['commit']}"
+    names = {"auto": before, "authors": "SAC + SASR `authors`", "none": "SAC"}
+    methods = {"SAC + SASR `auto`": new["figures"]["methods"]["auto"]}
+    methods |= {names[name]: method for name, method in old["figures"]["methods"].items()}
+    steps = [f"{int(step):,} steps" for step in next(iter(methods.values()))["return_at"]]
+    rows = [
+        [
+            name,
+            *(f"{mean:.2f} ± {error:.2f}" for mean, error in method["return_at"].values()),
+            f"{method['reached']} of {old['figures']['seeds']}",
+        ]
+        for name, method in methods.items()
+    ]
+    return _measured(table(["method", *steps, "seeds that ever reached the goal"], rows), new, old)
+
+
+def _throughput(one: Stored, ten: Stored) -> str:
+    alone, together = one["figures"]["median"], ten["figures"]["median"]
+    rows = [[name, f"{alone[name]:,.0f}", f"{rate:,.0f}"] for name, rate in together.items()]
+    rows.append(["Stable-Baselines3's SAC", f"{alone[_SB3]:,.0f}", ""])
+    return _measured(table(["", "one seed", "ten seeds"], rows), one, ten)
+
+
+def _throughput_of_one(stored: Stored) -> str:
+    rates = stored["figures"]["median"]
+    names = {name: "Stable-Baselines3's SAC" if name.startswith("Stable") else name for name in rates}
+    return _measured(
+        table(["", "seed-steps per second"], [[names[name], f"{rates[name]:,.0f}"] for name in rates]), stored
+    )
+
+
+def _sharing(stored: Mapping[str, Stored]) -> str:
+    rows = []
+    for task, one in stored.items():
+        whole, split = (statistics.median(row["together"]) for row in one["figures"]["rows"])
+        rows.append([task, f"{whole:.0f}", f"{split:.0f}"])
+    return _measured(table(["", "one process of two threads", "two processes of one"], rows), *stored.values())
+
+
+def _environments(stored: Mapping[str, Stored]) -> str:
+    rows = []
+    for label, one in stored.items():
+        rates = one["rounds_per_second"]
+        ours = next(name for name in rates if name.startswith("sasr population"))  # the default's is first
+        names = (ours, "gymnasium SyncVectorEnv", "gymnasium AsyncVectorEnv")
+        place = _where(one).split(",")[0]
+        rows.append([f"{_SHAPES[label]}, {place}", *(f"{statistics.median(rates[name]):,.0f}" for name in names)])
+    columns = ["", "`Population`", "Gymnasium's SyncVectorEnv", "its AsyncVectorEnv"]
+    return _measured(table(columns, rows), *stored.values())
+
+
+def _discovery(stored: Mapping[str, Stored]) -> str:
+    """The held-out runs of every contender; one run again on a CPU, with new defaults, counts as that one."""
+    runs: dict[str, tuple[str, Stored]] = {}
+    for place, one in stored.items():
+        for run in one["figures"]["runs"]:
+            runs[run["shaper"]] = (f"{place}, {run.get('commit', one['machine']['commit'])}", run)
+    plain = runs["none"][1]
+    rows = []
+    for name, (place, run) in sorted(runs.items(), key=lambda item: -_reached(item[1][1]["first_goal"])):
+        seeds = len(run["first_goal"])
+        steps = [step for step in run["first_goal"] if step is not None]
+        rows.append(
+            [
+                f"`{name}`",
+                f"{_reached(run['first_crossing'])} of {seeds}",
+                f"{len(steps)} of {seeds}",
+                "" if name == "none" else f"{_fisher(run, plain):.2g}",
+                f"{statistics.median(steps):,.0f}" if steps else "never",
+                f"{statistics.mean(run['goals']):.1f}",
+                place,
+            ]
+        )
+    columns = [
+        "method",
+        "found the other room",
+        "found the goal",
+        "p",
+        "first time, median step",
+        "goals a seed",
+        "run on, commit",
+    ]
+    return table(columns, rows)
+
+
+def _reached(steps: list[int | None]) -> int:
+    return sum(step is not None for step in steps)
+
+
+def _fisher(run: Stored, plain: Stored) -> float:
+    """Two-sided p of as many seeds with the goal as these, were the two the same."""
+    from scipy.stats import fisher_exact
+
+    counts = [[_reached(one["first_goal"]), one["first_goal"].count(None)] for one in (run, plain)]
+    return float(fisher_exact(counts).pvalue)
+
+
+def _costs(stored: Stored, *, digits: int) -> str:
+    rows = []
+    for row in stored["figures"]["rows"]:
+        time, memory = (str(row[f"paper_{what}_over_sasr"] or "") for what in ("time", "memory"))
+        ours = [f"`{row['shaper']}`", f"{row['ms']:.{digits}f}", f"{row['over_sac']:.2f}", f"{row['over_sasr']:.2f}"]
+        rows.append([*ours, time, f"{row['state_bytes'] / 2**20:.1f} MiB", memory])
+    columns = ["method", "ms", "× SAC", "× SASR", "paper: time × SASR", "what it keeps", "paper: memory × SASR"]
+    return _measured(table(columns, rows), stored)

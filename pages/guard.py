@@ -1,0 +1,147 @@
+"""The default against other methods, task by task: how often better, and what it promises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import NamedTuple
+
+from pages.rows import DEFAULT, Row, chance, interval
+from sasr.report import stats
+from sasr.report.collect import Collection
+from sasr.report.stats import Estimate
+from sasr.report.summary import cells_of
+from sasr.report.tables import Entry, Table
+from sasr.shaping.presets import PRESETS
+from sasr.tasks.catalogue import BY_NAME
+
+RIVALS = {"sac": "plain SAC", "sasr-authors": "the released code's settings"}
+"""What the default must not be worse than, and what it should mostly be better than."""
+ALL = "all of the catalogue"
+"""The last line; a task of another origin may be one of these under another name and would weigh twice."""
+Rows = Mapping[str, Sequence[Row]]
+"""By task."""
+
+
+class Duel(NamedTuple):
+    """A method against another on a task, or over tasks."""
+
+    steps: int
+    """As far as both go; 0 over tasks."""
+    areas: tuple[Estimate, Estimate]
+    """Of both, as far as both go."""
+    better: Estimate
+    """Chance that the area under the curve of a seed of the first is above that of a seed of the other."""
+
+    @property
+    def verdict(self) -> str:
+        """Better or worse where the whole interval says so."""
+        value, low, high = self.better
+        if math.isnan(value):
+            return "not compared"
+        if math.isnan(low):
+            return "one seed"
+        if low > 0.5:
+            return "better"
+        return "worse" if high < 0.5 else "not told apart"
+
+
+def duels(rows: Rows, ours: str, theirs: str) -> dict[str, Duel]:
+    """A method against another on every task that both were run on, and over those of the catalogue."""
+    found: dict[str, Duel] = {}
+    areas = []
+    for task, lot in rows.items():
+        results = {row.method: row.result for row in lot if row.method in (ours, theirs)}
+        if len(results) < 2:
+            continue
+        cells = cells_of(Collection([results[ours], results[theirs]]))
+        one, other = (cells[task, method].areas for method in (ours, theirs))
+        steps = min(result.steps for result in results.values())
+        found[task] = Duel(steps, (_mean(one), _mean(other)), chance([one], [other]))
+        if len(one) and len(other) and task in BY_NAME:
+            areas.append((one, other))
+    if len(areas) > 1:
+        together = chance([one for one, _ in areas], [other for _, other in areas])
+        found[ALL] = Duel(0, (_NONE, _NONE), together)
+    return found
+
+
+def guard_table(rows: Rows) -> Table:
+    """The default against its rivals, a line for each task."""
+    met = [duels(rows, DEFAULT, rival) for rival in RIVALS]
+    columns = ["task"]
+    for rival in RIVALS:
+        columns += ["to", f"P(area > {rival})", "verdict"]
+    lines = []
+    for task in (*rows, ALL):
+        if any(task in fights for fights in met):
+            lines.append((Entry(task), *(entry for fights in met for entry in _entries(fights.get(task)))))
+    return Table(
+        title="The default against plain SAC and the released code's settings",
+        columns=tuple(columns),
+        rows=tuple(lines),
+        notes=(
+            "P(area > …): chance that a seed of the default has the larger area under the curve, as far as both go. "
+            "Better or worse is said where the whole interval is on one side of 0.5. The last line is over the tasks "
+            "of the catalogue, each of which weighs the same.",
+        ),
+    )
+
+
+def duel_table(rows: Rows, ours: str, theirs: str, *, title: str) -> Table:
+    """Areas of two methods as far as both go, and the chance that a seed of the first has the larger."""
+    lines = []
+    for task, duel in duels(rows, ours, theirs).items():
+        if task == ALL:
+            continue
+        digits = rows[task][0].digits
+        areas = [interval(area, digits) for area in duel.areas]
+        lines.append((Entry(task), Entry(f"{duel.steps:,}"), *areas, interval(duel.better, 2)))
+    columns = ("task", "to", f"area: {ours}", f"area: {theirs}", f"P({ours} > {theirs})")
+    return Table(title=title, columns=columns, rows=tuple(lines))
+
+
+def promises(rows: Rows) -> list[str]:
+    """How the default stands in what it should hold, a line each; new results may break them, and that is no error."""
+    lines = []
+    for rival, words in RIVALS.items():
+        fights = duels(rows, DEFAULT, rival)
+        worse = [task for task, duel in fights.items() if duel.verdict == "worse"]
+        better = [task for task, duel in fights.items() if duel.verdict == "better"]
+        lines.append(f"the default against {words}: worse on {_listed(worse)}; better on {_listed(better)}")
+    results = {task: row.result for task, lot in rows.items() for row in lot if row.method == DEFAULT}
+    if "MountainCar" in results:
+        seeds = results["MountainCar"].seeds
+        solved = [seed for seed in seeds if any(_reached(seed.steps, seed.returns, 40_000, 0.9))]
+        lines.append(f"MountainCar at 0.9 by 40,000 steps: {len(solved)} of {len(seeds)} seeds of the default")
+    if "HumanKeep" in results:
+        curves = [dict(zip(seed.steps, seed.returns, strict=True)) for seed in results["HumanKeep"].seeds]
+        returns = [curve.get(100_000, math.nan) for curve in curves]
+        mean = sum(returns) / len(returns) if returns else math.nan
+        lines.append(f"HumanKeep at 130 after 100,000 steps: the default's mean is {mean:.0f}")
+    settings = asdict(PRESETS["auto"])
+    old = [task for task, result in results.items() if result.config.get("shaper_config") != settings]
+    lines.append(f"stored runs of the default that are not of today's settings: {_listed(old)}")
+    return lines
+
+
+_NONE = Estimate(math.nan, math.nan, math.nan)
+
+
+def _mean(areas: stats.Scores) -> Estimate:
+    return stats.estimate([areas], stats.mean_of_tasks) if len(areas) else _NONE
+
+
+def _entries(duel: Duel | None) -> list[Entry]:
+    if duel is None:
+        return [Entry()] * 3
+    return [Entry(f"{duel.steps:,}" if duel.steps else ""), interval(duel.better, 2), Entry(duel.verdict)]
+
+
+def _reached(steps: Sequence[int], returns: Sequence[float], until: int, level: float) -> list[bool]:
+    return [value >= level for step, value in zip(steps, returns, strict=True) if step <= until]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

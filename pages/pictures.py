@@ -1,0 +1,181 @@
+"""Pictures of the pages, in the style of the report's figures; all take arrays and give matplotlib figures."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from pages.analysis import Along, Visits
+from sasr.report.figures import DASHED, HEIGHT, WIDTH, Panels, clean, draw_method, dress, grid, legend, style
+from sasr.report.palette import LIGHT
+from sasr.report.reference import Reference
+from sasr.report.seeds import SeedResult
+from sasr.report.stats import Estimate
+
+LONGER = 1.5
+"""Curves of others that are so many times longer than ours get a panel of their own."""
+_GREY = "#999999"
+
+
+def over_authors(methods: Mapping[str, Sequence[SeedResult]], authors: Mapping[str, Reference], *, title: str) -> Any:
+    """One task: our methods with bands over the authors' curves, dashed, up to where ours end.
+
+    Further panels have returns in training, which is what the authors logged, of the methods that stored them, and all
+    that the authors logged where theirs go on for much longer. Authors' curves of methods that are not ours are grey.
+    """
+    end = max((seed.steps[-1] for seeds in methods.values() for seed in seeds if seed.steps), default=0)
+    their_end = max((float(curve.steps[-1]) for curve in authors.values()), default=0.0)
+    panels: list[tuple[str, Mapping[str, Sequence[SeedResult]], float]] = [(title, methods, float(end))]
+    if trained := in_training(methods):
+        panels.append(("in training, as the authors'" if authors else "in training", trained, float(end)))
+    if their_end > LONGER * end:
+        panels.append(("all that the authors logged", methods, their_end))
+    figure, axes = grid(len(panels), len(panels), width=4.6, height=3.0)
+    styles = {name: style(index) for index, name in enumerate(methods)}
+    for panel, (words, drawn, last) in zip(axes, panels, strict=True):
+        for name, curve in authors.items():
+            part = until(curve, last)
+            colour = styles[name][0] if name in styles else _GREY
+            panel.plot(part.steps, part.mean, color=colour, linestyle=DASHED, linewidth=1.0, alpha=0.85)
+        for name, seeds in drawn.items():
+            draw_method(panel, seeds, styles[name], "error", 0)
+        dress(panel, words)
+    legend(figure, list(methods), dashed="the authors' curves" if authors else "")
+    return figure
+
+
+def in_training(methods: Mapping[str, Sequence[SeedResult]]) -> dict[str, list[SeedResult]]:
+    """Curves of returns in training in place of those of evaluations, each stretch at its middle, where known."""
+    known = {name: seeds for name, seeds in methods.items() if all(seed.episodes for seed in seeds)}
+    return {name: [_trained(seed) for seed in seeds] for name, seeds in known.items()}
+
+
+def ablation(panels: Panels, reference: Mapping[str, Mapping[str, Reference]]) -> Any:
+    """A panel for each task with a line for each variant; the authors' curves are dashed and end where ours do."""
+    figure, axes = grid(len(panels), len(panels))
+    variants = list(dict.fromkeys(variant for methods in panels.values() for variant in methods))
+    for (task, methods), panel in zip(panels.items(), axes, strict=True):
+        for variant, seeds in methods.items():
+            drawn = style(variants.index(variant))
+            draw_method(panel, seeds, drawn, "error", 0, label=variant)
+            if curve := reference.get(task, {}).get(variant):
+                part = until(curve, max(seed.steps[-1] for seed in seeds))
+                panel.plot(part.steps, part.mean, color=drawn[0], linestyle=DASHED, linewidth=0.9, alpha=0.8)
+        dress(panel, task)
+    axes[0].legend(fontsize=6, frameon=False, loc="best")
+    return figure
+
+
+def changes(pairs: Panels) -> Any:
+    """A panel for each change, with two methods in it: what was changed, and the same with that change."""
+    figure, axes = grid(len(pairs), 4, width=0.75 * WIDTH, height=0.75 * HEIGHT)
+    for panel, (name, pair) in zip(axes, pairs.items(), strict=True):
+        end = min(max(seed.steps[-1] for seed in seeds) for seeds in pair.values())
+        for index, seeds in enumerate(pair.values()):
+            if begun := [_cut(seed, end) for seed in seeds if seed.steps[0] <= end]:
+                draw_method(panel, begun, style(index), "error", 0)
+        panel.set_xlim(0, end)
+        dress(panel, fill(name, 26))  # as many letters as stand above a panel so narrow
+    base, _ = next(iter(pairs.values()))
+    legend(figure, [base, "with the change above"])
+    return figure
+
+
+def chances(panels: Mapping[str, Mapping[str, Estimate]]) -> Any:
+    """A panel for each title: the chance of being ahead on each task, with its interval, the first task on top.
+
+    An interval on one side of the line at 0.5 is coloured: there the seeds tell the two apart.
+    """
+    tasks = list(dict.fromkeys(task for estimates in panels.values() for task in estimates))[::-1]
+    figure, axes = grid(len(panels), len(panels), width=3.6, height=0.5 + 0.26 * len(tasks))
+    for panel, (title, estimates) in zip(axes, panels.items(), strict=True):
+        panel.axvline(0.5, color=_GREY, linewidth=1.0, linestyle=DASHED)
+        for task, (value, low, high) in estimates.items():
+            row, apart = tasks.index(task), low > 0.5 or high < 0.5
+            colour, alpha = (LIGHT[0], 0.6) if apart else ("#777777", 0.35)
+            panel.plot([low, high], [row, row], color=colour, linewidth=6, alpha=alpha, solid_capstyle="butt")
+            panel.plot([value], [row], "o", color=colour, markersize=5)
+        panel.set(xlim=(-0.03, 1.03), ylim=(-0.6, len(tasks) - 0.4))
+        panel.set_yticks(range(len(tasks)), tasks if panel is axes[0] else [], fontsize=8)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel("chance of the larger area", fontsize=8)
+        clean(panel)
+    return figure
+
+
+def visits(analysis: Visits) -> Any:
+    """Where a run has been: the density of visited states, one panel for every period."""
+    # Logarithms: a few states near the start are visited far more often than all others.
+    density = np.log1p(analysis.density)
+    figure, axes = grid(len(density), 5 if len(density) == 5 else 4)
+    extent = (analysis.x[0], analysis.x[-1], analysis.y[0], analysis.y[-1])
+    top = float(density.max())
+    image: Any = None
+    for index, (panel, shown) in enumerate(zip(axes, density, strict=True)):
+        image = panel.imshow(shown, origin="lower", extent=extent, aspect="auto", vmin=0.0, vmax=top, cmap="magma")
+        panel.set_title(f"{analysis.steps[index]:,} – {analysis.steps[index + 1]:,} steps", fontsize=8)
+        panel.tick_params(labelsize=7)
+    figure.supxlabel(analysis.names[0], fontsize=8)
+    figure.supylabel(analysis.names[1], fontsize=8)
+    figure.colorbar(image, ax=list(axes), label="log(1 + density)")
+    return figure
+
+
+def along_feature(analysis: Along) -> Any:
+    """Shaped rewards as a density over one feature, and the success-rate estimate's mean along it, stage by stage."""
+    stages = len(analysis.stages)
+    figure, axes = grid(2 * stages, stages)
+    centres = 0.5 * (analysis.x[1:] + analysis.x[:-1])
+    for index, title in enumerate(analysis.stages):
+        above, below = axes[index], axes[stages + index]
+        counts = np.ma.masked_equal(analysis.counts[index], 0)
+        above.pcolormesh(analysis.x, analysis.y, counts, cmap="magma_r", norm="log", rasterized=True)
+        above.set_title(title, fontsize=9)
+        below.plot(centres, analysis.rate[index], color=LIGHT[0], linewidth=1.6)
+        below.set(xlim=(analysis.x[0], analysis.x[-1]), ylim=(-0.02, 1.02))
+        below.set_xlabel(analysis.name, fontsize=8)
+        for panel in (above, below):
+            panel.tick_params(labelsize=7)
+    axes[0].set_ylabel("shaped reward", fontsize=8)
+    axes[stages].set_ylabel("success rate, estimated", fontsize=8)
+    return figure
+
+
+def until(curve: Reference, steps: float) -> Reference:
+    """The part of a curve up to a step, and what it is there."""
+    if not len(curve.steps) or curve.steps[-1] <= steps:
+        return curve
+    kept = curve.steps < steps
+    ends = (np.interp(steps, curve.steps, values) for values in curve)
+    return Reference(*(np.append(values[kept], end) for values, end in zip(curve, ends, strict=True)))
+
+
+def save_png(figure: Any, path: Path, *, data: str) -> None:
+    """Write a figure; `data`, a digest of what is drawn, goes into the file, where `png_data` finds it."""
+    figure.savefig(path, dpi=110, metadata={"Software": None, "Data": data})
+
+
+def png_data(path: Path) -> str:
+    """The digest that a picture was written with; empty where it has none."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        return str(picture.info.get("Data", ""))
+
+
+def _trained(seed: SeedResult) -> SeedResult:
+    middles = [(first + last) // 2 for first, last in zip((0, *seed.steps), seed.steps, strict=False)]
+    known = [index for index, count in enumerate(seed.episodes) if count]
+    steps = tuple(middles[index] for index in known)
+    return SeedResult(seed=seed.seed, steps=steps, returns=tuple(seed.trained[index] for index in known))
+
+
+def _cut(seed: SeedResult, end: int) -> SeedResult:
+    """The curve up to there: beyond is nothing to compare, and what is higher would press the rest down."""
+    points = bisect_right(seed.steps, end)
+    return SeedResult(seed=seed.seed, steps=seed.steps[:points], returns=seed.returns[:points])

@@ -1,0 +1,277 @@
+"""One line of a table: a method on a task, with intervals, beside a method that it is compared with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from sasr.experiments.plan import seeds_in_words
+from sasr.report import stats
+from sasr.report.collect import Collection
+from sasr.report.reference import Reference, like
+from sasr.report.stats import Estimate
+from sasr.report.store import Result
+from sasr.report.summary import NOTHING, Cell, cells_of
+from sasr.report.tables import Entry, Table, digits_for
+
+FINAL, TRAINED, AUTHORS = "final, mean ± s.e.", "in training, last tenth", "authors' curve there"
+"""Headings of columns."""
+DEFAULT = "sasr"
+"""The method that everything here is about."""
+
+
+class Row(NamedTuple):
+    """Figures of a method on a task; NaN where there is nothing to take them from."""
+
+    method: str
+    cell: Cell
+    area: Estimate
+    """Mean over seeds of the curves' mean height, with its bootstrap interval."""
+    reach: Estimate
+    """Median over seeds of the steps to the task's threshold; infinite where most never got there."""
+    reached: int
+    better: Estimate
+    """Chance that the final return of a seed is above that of a seed of the base."""
+    better_area: Estimate
+    """The same for the area."""
+    trained: Entry
+    """Returns in training from the last point on that leaves a tenth of the steps."""
+    authors: float
+    """The authors' curve of this method where ours ends."""
+    paper: float
+    """The paper's Table 1."""
+    digits: int
+    """After the point of returns, the same in all rows of a task."""
+
+    @property
+    def result(self) -> Result:
+        """Where the figures are from."""
+        return self.cell.result
+
+
+def rows_of(
+    results: Sequence[Result],
+    *,
+    base: str,
+    threshold: float = math.nan,
+    curves: Mapping[str, Reference] | None = None,
+    paper: Mapping[str, float] | None = None,
+) -> list[Row]:
+    """The rows of one task, in the order given.
+
+    Args:
+        results: Of one task, no method twice.
+        base: The method that others are compared with.
+        threshold: Return that counts as having learned the task; NaN where none is defined.
+        curves: The authors' curves by method.
+        paper: The paper's Table 1 by method.
+    """
+    cells = cells_of(Collection(list(results)), until=_area_until(results, base))
+    by_method = {result.method: cells[result.task, result.method] for result in results}
+    sizes = [abs(size) for cell in by_method.values() for size in (cell.mean, cell.area) if math.isfinite(size)]
+    digits = digits_for(max(sizes, default=0.0))
+    rows = []
+    for method, cell in by_method.items():
+        took = [
+            stats.steps_to_threshold(seed.steps, seed.returns, threshold) for seed in cell.result.seeds if seed.steps
+        ]
+        known = bool(took) and not math.isnan(threshold)
+        curve = like(method, curves or {})
+        other = by_method.get(base) if method != base else None
+        rows.append(
+            Row(
+                method=method,
+                cell=cell,
+                area=stats.estimate([cell.areas], stats.mean_of_tasks) if len(cell.areas) else NOTHING,
+                reach=median_steps(took) if known else NOTHING,
+                reached=int(np.isfinite(took).sum()) if known else 0,
+                # A longer run may end higher for no other reason; areas are compared as far as both runs go.
+                better=chance([cell.scores], [other.scores]) if other and _as_long(cell, other) else NOTHING,
+                better_area=_better_area(cell, other) if other else NOTHING,
+                trained=_last_tenth(cell.result, digits),
+                authors=at(curve, cell.result.steps) if curve else math.nan,
+                paper=_like_paper(method, paper or {}),
+                digits=digits,
+            )
+        )
+    return rows
+
+
+def method_table(rows: Sequence[Row], *, base: str, threshold: float = math.nan) -> Table:
+    """Methods on one task with intervals; columns that nothing is known for are left out."""
+    digits = rows[0].digits
+    end = min((row.result.steps for row in rows if len(row.cell.areas)), default=0)
+    reach = {f"steps to {threshold:g}": [_reach(row) for row in rows]} if not math.isnan(threshold) else {}
+    columns: dict[str, list[Entry]] = {
+        "seeds": [Entry(str(len(row.cell.scores))) for row in rows],
+        "steps": [Entry(f"{row.result.steps:,}") for row in rows],
+        FINAL: [Entry(row.cell.mean, row.cell.error, digits=digits) for row in rows],
+        "final, IQM [95 %]": [interval(row.cell.iqm, digits) for row in rows],
+        f"area to {end:,} [95 %]": [interval(row.area, digits) for row in rows],
+        **reach,
+        f"P(final > {base})": [interval(row.better, 2) for row in rows],
+        f"P(area > {base})": [interval(row.better_area, 2) for row in rows],
+        TRAINED: [row.trained for row in rows],
+        AUTHORS: [Entry(row.authors, digits=digits) for row in rows],
+        "paper, Table 1": [Entry(row.paper, digits=digits) for row in rows],
+    }
+    kept = {name: entries for name, entries in columns.items() if any(_known(entry) for entry in entries)}
+    best = best_mean(rows)
+    if FINAL in kept:
+        kept[FINAL] = [entry._replace(best=entry.value == best) for entry in kept[FINAL]]
+    notes = marks_explained(rows, "see below")
+    if TRAINED in kept:
+        notes += (
+            f"{TRAINED}: mean return of the episodes of training, which explore, in the last tenth of the steps.",
+        )
+    if AUTHORS in kept:
+        notes += (f"{AUTHORS}: the mean return in training that they logged when they had taken as many steps as we.",)
+    names = [Entry(row.method, mark=marks(row.cell)) for row in rows]
+    lines = tuple(zip(names, *kept.values(), strict=True))
+    return Table(title="Final and over the whole run", columns=("method", *kept), rows=lines, notes=notes)
+
+
+def best_mean(rows: Sequence[Row]) -> float:
+    """The highest final return among several runs of the same length; NaN where a longer one could be it for that."""
+    if len(rows) < 2 or len({row.result.steps for row in rows}) > 1:
+        return math.nan
+    return max((row.cell.mean for row in rows if not math.isnan(row.cell.mean)), default=math.nan)
+
+
+def marks(cell: Cell) -> str:
+    """* for what is incomplete, ‡ for what goes without seeds that gave NaN."""
+    return ("*" if cell.result.gaps else "") + ("‡" if cell.failed else "")
+
+
+def marks_explained(rows: Iterable[Row], where: str) -> tuple[str, ...]:
+    """What the marks of these rows mean, and where more is said."""
+    used = "".join(marks(row.cell) for row in rows)
+    meanings = {"*": f"* incomplete, {where}.", "‡": "‡ without seeds that gave NaN."}
+    return tuple(text for mark, text in meanings.items() if mark in used)
+
+
+def sources(results: Sequence[Result]) -> list[str]:
+    """What is missing or odd, then where results are from; those of which the same is to be said share a line."""
+    lines = []
+    remarks: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        if words := "; ".join([*result.gaps, *result.remarks]):
+            remarks.setdefault((result.task, words), []).append(f"`{result.method}`")
+    if remarks:
+        lines += ["What is missing or odd:", ""]
+        lines += [f"- {', '.join(methods)} on {task}: {words}." for (task, words), methods in remarks.items()]
+        lines += ["", "Commands, machines, commits:", ""]
+    several = len({result.task for result in results}) > 1
+    origins: dict[str, list[Result]] = {}
+    for result in results:
+        origins.setdefault(_origin(result), []).append(result)
+    for origin, shared in origins.items():
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(result.method for result in shared))
+        names += " on " + ", ".join(dict.fromkeys(result.task for result in shared)) if several else ""
+        lines.append(f"- {names}: {origin}")
+    return lines
+
+
+def chance(ours: Sequence[stats.Scores], theirs: Sequence[stats.Scores]) -> Estimate:
+    """That a seed of ours has more than one of theirs, both by task; NaN where a task has none."""
+    if not ours or not all(map(len, [*ours, *theirs])):
+        return NOTHING
+    return stats.probability_of_improvement(ours, theirs)
+
+
+def interval(estimate: Estimate, digits: int) -> Entry:
+    """A figure with its interval."""
+    return Entry(estimate.value, low=estimate.low, high=estimate.high, digits=digits)
+
+
+def at(curve: Reference, steps: float) -> float:
+    """The mean at a step, between its points; NaN where the curve has not begun or has ended.
+
+    A run's last point comes with its last episode, somewhat before its last step: it holds for as long as points are
+    apart.
+    """
+    gap = float(np.median(np.diff(curve.steps))) if len(curve.steps) > 1 else 0.0
+    held = min(steps, curve.steps[-1]) if steps <= curve.steps[-1] + gap else steps
+    return float(np.interp(held, curve.steps, curve.mean, left=math.nan, right=math.nan))
+
+
+def median_steps(took: Sequence[float], *, seed: int = 0) -> Estimate:
+    """Median of steps to a threshold with its bootstrap interval; a seed that never got there counts as infinity.
+
+    >>> median_steps([100.0, 200.0, float("inf")]).value
+    200.0
+    """
+    steps = np.asarray(took, np.float64)
+    # Always one of the runs' own figures: what lies between a number and infinity says nothing.
+    middle = partial(np.quantile, q=0.5, axis=-1, method="higher")
+    picks = np.random.default_rng(seed).integers(len(steps), size=(stats.DRAWS, len(steps)))
+    drawn = np.sort(middle(steps[picks]))
+    if len(steps) < 2:
+        return Estimate(float(middle(steps)), math.nan, math.nan)
+    tail = (1.0 - stats.LEVEL) / 2.0
+    low, high = (float(drawn[math.floor(share * (stats.DRAWS - 1))]) for share in (tail, 1.0 - tail))
+    return Estimate(float(middle(steps)), low, high)
+
+
+def _origin(result: Result) -> str:
+    """Seeds, commit, machine and command."""
+    seeds = seeds_in_words([seed.seed for seed in result.seeds]) if result.seeds else "no seed"
+    facts = result.machine
+    device = str(facts.get("device") or facts.get("gpu") or "")
+    parts = [str(facts.get("processor", "")), result.cores, "" if device == "cpu" else device]
+    machine = ", ".join(part for part in parts if part) or "machine unknown"
+    torch = f", torch {result.versions['torch']}" if result.versions.get("torch") else ""
+    curve = "" if result.curve_of == "evaluation" else "; the curve is of training, with exploration"
+    command = result.command or "command unknown"
+    return f"{seeds}, commit {result.commit or 'unknown'}, {machine}{torch}{curve}: `{command}`"
+
+
+def _like_paper(method: str, paper: Mapping[str, float]) -> float:
+    """The paper's figure for a method, its presets and its variants counting as the method."""
+    base = method.split("-")[0]
+    return paper.get(method, paper.get(base, math.nan) if base == DEFAULT else math.nan)
+
+
+def _last_tenth(result: Result, digits: int) -> Entry:
+    points = result.seeds[0].steps if result.seeds else ()
+    before = max((point for point in points if point <= 0.9 * points[-1]), default=0)
+    stretches = [seed.training(before, points[-1]) for seed in result.seeds] if points else []
+    returns = np.array([stretch.ret for stretch in stretches if stretch is not None])
+    if not len(returns) or len(returns) < len(stretches):
+        return Entry(math.nan)
+    return Entry(*stats.mean_and_error(returns), digits=digits)
+
+
+def _area_until(results: Sequence[Result], base: str) -> int | None:
+    """Up to where areas are taken: as far as half of the runs go, and the default, and what it is compared with.
+
+    So a short run or two of some variants do not cut off what is known of the others.
+    """
+    if not results:
+        return None
+    half = sorted((result.steps for result in results), reverse=True)[(len(results) - 1) // 2]
+    return min([half, *(result.steps for result in results if result.method in (base, DEFAULT))])
+
+
+def _better_area(ours: Cell, theirs: Cell) -> Estimate:
+    if not len(ours.areas):
+        pair = cells_of(Collection([ours.result, theirs.result]))
+        ours, theirs = (pair[cell.result.task, cell.result.method] for cell in (ours, theirs))
+    return chance([ours.areas], [theirs.areas])
+
+
+def _as_long(one: Cell, other: Cell) -> bool:
+    return one.result.steps == other.result.steps
+
+
+def _reach(row: Row) -> Entry:
+    entry = interval(row.reach, 0)
+    return entry._replace(mark=f" ({row.reached} of {len(row.result.seeds)})") if _known(entry) else entry
+
+
+def _known(entry: Entry) -> bool:
+    return isinstance(entry.value, str) or not math.isnan(entry.value)

@@ -1,0 +1,110 @@
+"""What pages are drawn from: a results store with plans, reference curves and analyses beside it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pages.analysis import Analysis, read_analyses
+from sasr.experiments.method import Method, built_in_methods
+from sasr.experiments.plan import Plan
+from sasr.experiments.plan_file import read_plan, suites
+from sasr.report.collect import Collection, told_apart
+from sasr.report.reference import References, read_reference
+from sasr.report.store import Problem, Reading, Result, read_results
+
+MAIN = "main"
+"""The group of results that belong to no suite and to no plan that takes a method apart: methods on tasks."""
+_MAIN_SUITE = "table1"  # the suite of the main comparison
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """A folder of results, read."""
+
+    groups: Mapping[str, Collection]
+    """Results of the main comparison, of suites and of plans, by name; those without results are empty."""
+    plans: Mapping[str, Plan]
+    """Plans in the folder that take a method apart, by name."""
+    about: Mapping[str, str]
+    """What these plans are about."""
+    reference: References
+    """The authors' curves."""
+    paper: Mapping[str, Any]
+    """Figures that the paper prints."""
+    thresholds: Mapping[str, float]
+    """Returns that count as having learned a task."""
+    analyses: Mapping[str, Analysis]
+    """What single runs went through, by file."""
+
+    @property
+    def main(self) -> Collection:
+        """Methods on tasks."""
+        return self.groups[MAIN]
+
+
+def read_store(folder: str | Path) -> Store:
+    """Read everything; files that cannot be used are all named in one error."""
+    place = Path(folder)
+    if not place.is_dir():
+        raise ValueError(f"{folder} is not a folder; give the one that `sasr compare --save` writes to")
+    readings = {path.name: read_results(path) for path in sorted(place.iterdir()) if path.is_dir()}
+    problems = [
+        Problem(f"{name}/{problem.path}", problem.text)
+        for name, reading in readings.items()
+        for problem in reading.problems
+    ]
+    analyses, unreadable = read_analyses(place / "analysis")
+    if problems := [*problems, *unreadable]:
+        lines = "".join(f"\n  {problem.path}: {problem.text}" for problem in problems)
+        raise ValueError(f"{folder} has files that cannot be used; fix or remove them:{lines}")
+    files = {path.stem: path for path in sorted((place / "plans").glob("*.toml"))}
+    plans = {name: plan for name, path in files.items() if takes_apart(plan := read_plan(path))}
+    curves = place / "reference" / "authors.csv"
+    return Store(
+        groups=_grouped(readings, plans),
+        plans=plans,
+        about={name: str(_toml(files[name]).get("about", name)) for name in plans},
+        reference=read_reference(curves) if curves.exists() else {},
+        paper=_toml(place / "reference" / "paper.toml"),
+        thresholds={task: float(level) for task, level in _toml(place / "thresholds.toml").items()},
+        analyses=analyses,
+    )
+
+
+def methods_of(plan: Plan) -> dict[str, Method]:
+    """The methods of a plan by name, in its order."""
+    return {cell.method.name: cell.method for cell in plan.cells}
+
+
+def takes_apart(plan: Plan) -> bool:
+    """Whether a plan's own methods are all variants of its first one, a SASR; others add to the comparison."""
+    first, *others = methods_of(plan).values()
+    variants = [method for method in others if method.name not in built_in_methods()]
+    alike = all((method.shaper, method.agent) == (first.shaper, first.agent) for method in variants)
+    return first.shaper == "sasr" and bool(variants) and alike
+
+
+def _grouped(readings: Mapping[str, Reading], plans: Mapping[str, Plan]) -> dict[str, Collection]:
+    """A suite or a plan that takes a method apart has the results in its folder; the main comparison all others."""
+    names = [MAIN, *(suite for suite in suites() if suite != _MAIN_SUITE), *plans]
+    members: dict[str, list[Result]] = defaultdict(list)
+    origins: dict[str, list[str]] = defaultdict(list)
+    for folder, reading in readings.items():
+        group = folder if folder in names else MAIN
+        members[group] += reading.results
+        origins[group] += [folder] * len(reading.results)
+    return {name: Collection(told_apart(members[name], origins[name])) for name in names}
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

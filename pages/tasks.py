@@ -1,0 +1,170 @@
+"""Write docs/tasks.md and its pictures from the catalogue and from what a random policy does in every task.
+
+python -m pages.tasks    plays every id for at least 10,000 steps, a few minutes on one core
+"""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import imageio.v3 as imageio
+import numpy as np
+import tyro
+from rich.progress import track
+
+from sasr.tasks import Task, make
+from sasr.tasks.catalogue import EVERY, VARIANTS
+
+DOCS = Path(__file__).parents[1] / "docs"
+USAGE = """\
+import gymnasium as gym, numpy as np, sasr
+from sasr.tasks import make, sparse
+from sasr.tasks.vector import Population
+
+env = gym.make("SASR/AntStand-v0")  # after `import sasr`
+env = make("AntStand")  # the same by its short name
+env = make("CartPole-v1")  # any Gymnasium id, also "module:Id": one float32 vector or a uint8 image
+env = sparse(make("Pendulum-v1"), lambda env, observation, info: observation[0] > 0.99)  # a sparse task of your own
+
+with Population("AntStand", seeds=range(10)) as population:  # ten members, in worker processes where that is faster
+    observation = population.reset()  # (10, 1, 29): members, environments each, observation
+    population.send(np.zeros((10, 1, 8), np.float32))  # ... learn while they step ...
+    step = population.receive()  # final_observation stands beside observation\
+""".splitlines()
+_SIZE = {"width": 240, "height": 240}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is played."""
+
+    steps: int = 10_000
+    """Whole episodes are played until there are at least this many steps."""
+    seed: int = 0
+    """Of the episodes and of the actions."""
+    picture_after: int = 15
+    """The step whose end the picture shows."""
+
+
+class Played(NamedTuple):
+    """A random policy in one id."""
+
+    episodes: int
+    mean: float
+    deviation: float
+    length: float
+    rewarded: float
+    score: float | None
+
+
+def play(id: str, settings: Settings) -> Played:
+    """Uniform actions until enough steps are done."""
+    env = make(id)
+    env.action_space.seed(settings.seed)
+    env.reset(seed=settings.seed)
+    returns, lengths, hits, scores = [0.0], [0], [False], [0.0]
+    while True:
+        _, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        returns[-1] += float(reward)
+        lengths[-1] += 1
+        hits[-1] |= bool(info["is_success"])
+        scores[-1] = info.get("game_score", np.nan)
+        if terminated or truncated:
+            if sum(lengths) >= settings.steps:
+                break
+            env.reset()
+            returns.append(0.0)
+            lengths.append(0)
+            hits.append(False)
+            scores.append(0.0)
+    env.close()
+    score = float(np.mean(scores))
+    mean, deviation = float(np.mean(returns)), float(np.std(returns))
+    shown = None if np.isnan(score) else score
+    return Played(len(returns), mean, deviation, float(np.mean(lengths)), float(np.mean(hits)), shown)
+
+
+def picture(task: Task, settings: Settings) -> str:
+    """Draw the task as it stands after a few random steps; the file's name."""
+    size = _SIZE if task.family in ("MuJoCo", "Fetch") else {}
+    env = make(task.id, render_mode="rgb_array", **size)
+    env.action_space.seed(settings.seed)
+    env.reset(seed=settings.seed)
+    for _ in range(settings.picture_after):
+        env.step(env.action_space.sample())
+    drawn: Any = env.render()
+    frame = np.asarray(drawn)
+    env.close()
+    if frame.shape[1] > 400:
+        frame = frame[::2, ::2]
+    name = f"{task.name}.png"
+    imageio.imwrite(DOCS / "tasks" / name, frame)
+    return name
+
+
+def section(task: Task, name: str, played: dict[str, Played]) -> list[str]:
+    """One task as Markdown."""
+    action = (
+        f"{task.action} discrete" if isinstance(task.action, int) else f"{task.action[0]} in ±{task.action_bound:g}"
+    )
+    table1 = "not in the paper" if task.table1 is None else f"{task.table1:g}"
+    lines = [f"## {task.name}", "", f"![{task.name}](tasks/{name})", ""]
+    lines += [f"{task.family}; action: {action}; SASR in the paper's Table 1: {table1}. {task.note}".strip(), ""]
+    lines += ["| id | paid when | ends | limit | observation |", "|---|---|---|---|---|"]
+    for id, variant in task.variants().items():
+        shape = "×".join(map(str, variant.observation))
+        lines.append(f"| `{id}` | {variant.success} | {variant.ends} | {variant.horizon} | {shape} |")
+    lines += ["", "| random policy | episodes | return | length | episodes with a success |", "|---|---|---|---|---|"]
+    for id in task.variants():
+        random = played[id]
+        score = "" if random.score is None else f"; game score {random.score:.1f}"
+        figures = f"{random.mean:.3g} ± {random.deviation:.3g}{score} | {random.length:.0f} | {random.rewarded:.0%}"
+        lines.append(f"| `{id}` | {random.episodes} | {figures} |")
+    return [*lines, ""]
+
+
+def header(settings: Settings) -> list[str]:
+    """How the figures came about."""
+    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=DOCS)
+    packages = ("gymnasium", "mujoco", "gymnasium-robotics", "ale-py", "numpy")
+    command = shlex.join(["python", "-m", "pages.tasks", *sys.argv[1:]])
+    return [
+        "# Tasks",
+        "",
+        "Seventeen sparse-reward tasks: the paper's fourteen and three more of the authors' released code. The plain",
+        "id is the *code profile*, what the released environments do and what Table 1 was measured on; the id with",
+        "`Paper` is what the paper's text says. An eighteenth, TwoRooms, is ours and cheap. `sasr tasks`",
+        "lists them, `sasr tasks NAME` shows one.",
+        "",
+        "```python",
+        *USAGE,
+        "```",
+        "",
+        "Returns are mean ± standard deviation over episodes of uniformly drawn actions, at least "
+        f"{settings.steps:,} steps an id, seed {settings.seed}.",
+        f"Written by `{command}` at commit {commit.stdout.strip()} on {model[0].split(':')[1].strip()}, "
+        f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in packages) + ".",
+        "",
+    ]
+
+
+def main(settings: Settings) -> None:
+    """Play, draw, write."""
+    (DOCS / "tasks").mkdir(exist_ok=True)
+    played = {id: play(id, settings) for id in track(VARIANTS, "playing")}
+    lines = header(settings)
+    for task in track(EVERY, "drawing"):
+        lines += section(task, picture(task, settings), played)
+    (DOCS / "tasks.md").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Settings))

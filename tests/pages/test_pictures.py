@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from pages import pictures
+from pages.analysis import Stage, bin_stages, count_visits
+from sasr.report import figures
+from sasr.report.collect import Collection
+from sasr.report.reference import Reference
+from sasr.report.seeds import SeedResult
+from sasr.report.stats import Estimate
+from tests.report.synthetic import make_result, seed_result
+
+
+@pytest.fixture(scope="module")
+def grid() -> Collection:
+    return Collection([make_result(task, method) for task in ("AntStand", "AntFar") for method in ("sasr", "sac")])
+
+
+def curve(*points: tuple[float, float]) -> Reference:
+    steps, mean = np.array(points).T
+    return Reference(steps, mean, np.zeros(len(steps)))
+
+
+def test_an_ablation_has_a_panel_for_each_task_with_the_authors_curves_as_far_as_ours_go(grid: Collection) -> None:
+    reference = {"AntFar": {"sac": curve((0.0, 1.0), (20_000.0, 3.0)), "other": curve((0.0, 1.0), (5.0, 1.0))}}
+    figure = pictures.ablation(figures.panels_of(grid), reference)
+    assert [panel.get_title() for panel in figure.axes] == ["AntStand", "AntFar"]
+    assert [len(panel.lines) for panel in figure.axes] == [2, 3]
+    (dashed,) = (line for line in figure.axes[1].lines if line.get_linestyle() == "--")
+    assert dashed.get_xdata().tolist() == [0.0, 10_000.0]
+    assert dashed.get_ydata().tolist() == [1.0, 2.0]
+
+
+def test_visited_states_are_counted_by_periods() -> None:
+    states = np.concatenate([np.full((25_000, 2), 0.25), np.full((10_000, 2), 0.75)])
+    figure = pictures.visits(count_visits(states, bounds=((0.0, 1.0), (0.0, 1.0)), bins=2))
+    panels = [panel for panel in figure.axes if panel.images]
+    assert [panel.get_title() for panel in panels] == ["0 – 25,000 steps", "25,000 – 35,000 steps"]
+    first, second = (np.asarray(panel.images[0].get_array()) for panel in panels)
+    assert np.flatnonzero(first).tolist() == [0]
+    assert np.flatnonzero(second).tolist() == [3]
+    with pytest.raises(ValueError, match=r"\(4, 3\) are not \(steps, 2\)"):
+        count_visits(np.zeros((4, 3)))
+
+
+def test_the_success_rate_along_a_feature_is_its_mean_in_each_bin() -> None:
+    height = np.array([0.0, 0.1, 0.9, 1.0])
+    stage = Stage("early", height, [0.1, 0.2, 0.8, 0.9], [0.0, 0.2, 0.8, 1.0])
+    figure = pictures.along_feature(bin_stages([stage, stage._replace(name="late")], bins=2))
+    np.testing.assert_allclose(figure.axes[2].lines[0].get_ydata(), [0.1, 0.9])
+    assert [panel.get_title() for panel in figure.axes[:2]] == ["early", "late"]
+    with pytest.raises(ValueError, match="no stages"):
+        bin_stages([])
+
+
+def test_a_reference_is_cut_between_its_points() -> None:
+    whole = curve((0.0, 1.0), (5_000.0, 50.0))
+    part = pictures.until(whole, 2_500)
+    assert part.steps.tolist() == [0.0, 2_500.0]
+    assert part.mean.tolist() == [1.0, 25.5]
+    assert pictures.until(whole, 9_000) is whole
+
+
+def test_a_change_is_drawn_beside_what_it_changes_as_far_as_both_go(grid: Collection) -> None:
+    whole = figures.panels_of(grid)["AntFar"]
+    base, other = list(whole)[:2]
+    short = [
+        dataclasses.replace(own, steps=own.steps[:3], returns=own.returns[:3], success=own.success[:3])
+        for own in whole[other]
+    ]
+    figure = pictures.changes(
+        {"more": {base: whole[base], other: whole[other]}, "less": {base: whole[base], other: short}}
+    )
+    drawn = [own for own in figure.axes if own.lines]
+    assert [own.get_title() for own in drawn] == ["more", "less"]
+    assert [len(own.lines) for own in drawn] == [2, 2]
+    assert drawn[1].get_xlim()[1] == short[0].steps[-1] < whole[base][0].steps[-1]
+    assert drawn[0].get_xlim()[1] == whole[base][0].steps[-1]
+
+
+def test_chances_stand_at_their_tasks_and_are_coloured_where_seeds_tell_the_two_apart() -> None:
+    level, ahead, behind = Estimate(0.5, 0.3, 0.7), Estimate(0.9, 0.6, 1.0), Estimate(0.2, 0.1, 0.4)
+    figure = pictures.chances({"first": {"AntStand": level, "AntFar": ahead}, "second": {"AntFar": behind}})
+    first, second = figure.axes
+    assert [own.get_title() for own in figure.axes] == ["first", "second"]
+    names = [own.get_text() for own in first.get_yticklabels()]
+    for panel, expected in ((first, {"AntStand": level, "AntFar": ahead}), (second, {"AntFar": behind})):
+        bars = panel.lines[1::2]  # after the line at 0.5, a bar and a point by turns
+        assert {names[int(bar.get_ydata()[0])]: tuple(bar.get_xdata()) for bar in bars} == {
+            task: (own.low, own.high) for task, own in expected.items()
+        }
+        assert [own.get_xdata()[0] for own in panel.lines[2::2]] == [own.value for own in expected.values()]
+    assert names[-1] == "AntStand"  # the first on top
+    grey, coloured = (own.get_color() for own in first.lines[1::2])
+    assert grey != coloured == second.lines[1].get_color()
+
+
+def test_a_legend_of_long_names_stays_within_the_picture(grid: Collection) -> None:
+    seeds = figures.panels_of(grid)["AntFar"]["sasr"]
+    names = ["sasr", *(f"sac with a long name for its variant number {number}" for number in range(5))]
+    figure = pictures.over_authors(dict.fromkeys(names, seeds), {}, title="")
+    (legend,) = figure.legends
+    assert [own.get_text() for own in legend.get_texts()] == names
+    figure.draw_without_rendering()
+    inside, whole = legend.get_window_extent(), figure.bbox
+    assert whole.x0 <= inside.x0
+    assert inside.x1 <= whole.x1
+
+
+def test_long_names_above_neighbouring_panels_do_not_run_into_each_other(grid: Collection) -> None:
+    seeds = figures.panels_of(grid)["AntFar"]["sasr"]
+    names = [f"without a background, ten more runs, number {number}" for number in range(4)]
+    figure = pictures.changes({name: {"sasr": seeds, name: seeds} for name in names})
+    figure.draw_without_rendering()
+    assert [panel.get_title().replace("\n", " ") for panel in figure.axes] == names
+    boxes = [panel.title.get_window_extent() for panel in figure.axes]
+    assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
+    assert boxes[-1].x1 <= figure.bbox.x1
+
+
+def test_a_change_is_drawn_as_far_as_both_go() -> None:
+    long = SeedResult(seed=0, steps=(100, 200, 300), returns=(1.0, 2.0, 90.0))
+    short = SeedResult(seed=0, steps=(100, 200), returns=(3.0, 4.0))
+    (panel,) = pictures.changes({"shorter": {"sasr": [long], "shorter": [short]}}).axes
+    assert [line.get_ydata().tolist() for line in panel.lines] == [[1.0, 2.0], [3.0, 4.0]]
+    assert panel.get_xlim() == (0.0, 200.0)
+    assert panel.get_ylim()[1] < 10.0
+    late = SeedResult(seed=0, steps=(500,), returns=(5.0,))
+    (panel,) = pictures.changes({"later": {"sasr": [short], "later": [late]}}).axes
+    assert [line.get_ydata().tolist() for line in panel.lines] == [[3.0, 4.0]]
+
+
+def test_returns_in_training_have_a_panel_of_their_own_where_they_are_stored() -> None:
+    known = SeedResult(
+        seed=0,
+        steps=(100, 300, 500),
+        returns=(9.0, 9.0, 9.0),
+        episodes=(2, 0, 1),
+        trained=(1.0, float("nan"), 3.0),
+        lengths=(50.0, float("nan"), 50.0),
+    )
+    methods = {"sasr": [seed_result(0)], "sac": [known, dataclasses.replace(known, seed=1)]}
+    assert pictures.in_training(methods).keys() == {"sac"}
+    evaluated, trained = pictures.over_authors(methods, {}, title="a task").axes
+    assert [evaluated.get_title(), trained.get_title()] == ["a task", "in training"]
+    # At the middles of stretches in which an episode ended, in the colour that sac has beside it.
+    (line,) = trained.lines
+    assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([50.0, 400.0], [1.0, 3.0])
+    assert line.get_color() == evaluated.lines[1].get_color() != evaluated.lines[0].get_color()
+    assert len(pictures.over_authors({"sasr": [seed_result(0)]}, {}, title="").axes) == 1
