@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sasr.errors import unknown_name
-from sasr.shaping.drnd import DRND, DrndConfig
-from sasr.shaping.explors import ExploRS, ExplorsConfig
-from sasr.shaping.gfa_rfe import GfaRfe, GfaRfeConfig
 from sasr.shaping.presets import SasrConfig
 from sasr.shaping.protocol import RewardShaper
-from sasr.shaping.relara import Relara, RelaraConfig
-from sasr.shaping.rnd import RND, RndConfig
-from sasr.shaping.rosa import Rosa, RosaConfig
+from sasr.shaping.rivals.drnd import DRND, DrndConfig
+from sasr.shaping.rivals.explo import Explo, ExploConfig
+from sasr.shaping.rivals.explors import ExploRS, ExplorsConfig
+from sasr.shaping.rivals.gfa_rfe import GfaRfe, GfaRfeConfig
+from sasr.shaping.rivals.relara import Relara, RelaraConfig
+from sasr.shaping.rivals.rnd import RND, RndConfig
+from sasr.shaping.rivals.rosa import Rosa, RosaConfig
 from sasr.shaping.sasr import SASR
-from sasr.shaping.sim_hash import Explo, ExploConfig
 
 
 class ShaperKind(NamedTuple):

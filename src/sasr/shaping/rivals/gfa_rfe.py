@@ -17,15 +17,15 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from sasr.errors import unknown_name
-from sasr.evidence.moments import RecentSum
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
-from sasr.networks.eyes import Eyes
 from sasr.networks.layers import PopulationLinear, linear
 from sasr.randomness import MemberStreams
 from sasr.shaping.borders import BoundShaper, check_rates, check_share, check_sizes
-from sasr.shaping.novelty import check_weight, spread
 from sasr.shaping.options import settings_of
+from sasr.shaping.rivals.encoder import ObservationEncoder
+from sasr.shaping.rivals.moments import RecentSum
+from sasr.shaping.rivals.novelty import check_weight, spread
 
 CPU = torch.device("cpu")
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
@@ -189,14 +189,14 @@ class GfaRfe(BoundShaper):
         self.policy_of(host)
         self.discount = host.discount
         init = MemberStreams(host.seeds, "gfa_rfe", CPU).generators
-        self.eyes = Eyes(host.observation_space, generators=init, device=device)
-        self.target_eyes = copy.deepcopy(self.eyes).requires_grad_(False)
-        self.ensemble = Ensemble(self.eyes.width + self.action_width, config, init, device)
+        self.encoder = ObservationEncoder(host.observation_space, generators=init, device=device)
+        self.target_encoder = copy.deepcopy(self.encoder).requires_grad_(False)
+        self.ensemble = Ensemble(self.encoder.width + self.action_width, config, init, device)
         self.targets = copy.deepcopy(self.ensemble).requires_grad_(False)
         self.adam = TurnAdam(self.ensemble, lr=config.learning_rate, together=config.compat)
-        # All value functions of a member see pictures through the same eyes; whoever's turn it is trains them.
-        seen_through = list(self.eyes.parameters())  # none, but for pictures
-        self.eyes_adam = Adam(seen_through, lr=config.learning_rate) if seen_through else None
+        # All value functions of a member see pictures through the same encoder; whoever's turn it is trains them.
+        seen_through = list(self.encoder.parameters())  # none, but for pictures
+        self.encoder_adam = Adam(seen_through, lr=config.learning_rate) if seen_through else None
         self.scale = RecentSum(host.members, discount=config.horizon_discount, device=device)
         self.register_buffer("turn", torch.zeros(1, dtype=torch.int64, device=device))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
@@ -214,7 +214,7 @@ class GfaRfe(BoundShaper):
     def shape(self, batch: Batch) -> Tensor:
         """Weight · c · the ensemble's deviation for every sampled state and action, over its scale, (P, B)."""
         self.check_batch(batch)
-        bonus = self.config.weight * self.bonus(self._seen_by(self.target_eyes, batch.obs, batch.action))
+        bonus = self.config.weight * self.bonus(self._seen_by(self.target_encoder, batch.obs, batch.action))
         if self.config.normaliser == "replay":
             bonus = bonus / self.scale()
         if not self.config.explore_steps:
@@ -227,8 +227,8 @@ class GfaRfe(BoundShaper):
         bonus: Tensor = self.config.confidence * self.targets(x).std(0)
         return bonus.clamp(max=self.config.bonus_max)
 
-    def _seen_by(self, eyes: Eyes, obs: Tensor, action: Tensor) -> Tensor:
-        return torch.cat([eyes(obs), self.pair(action)], dim=-1)
+    def _seen_by(self, encoder: ObservationEncoder, obs: Tensor, action: Tensor) -> Tensor:
+        return torch.cat([encoder(obs), self.pair(action)], dim=-1)
 
     # ---------------------------------------------------------------- learning
 
@@ -238,7 +238,7 @@ class GfaRfe(BoundShaper):
         action = self.policy.propose(batch.next_obs, self.streams)
         target, deviation, bonus = self.target(batch, action)
         loss = self.fit(
-            self._seen_by(self.eyes, batch.obs, batch.action), target, weight=deviation.square().reciprocal()
+            self._seen_by(self.encoder, batch.obs, batch.action), target, weight=deviation.square().reciprocal()
         )
         self.scale.follow(bonus)
         return {
@@ -257,8 +257,8 @@ class GfaRfe(BoundShaper):
 
         The value goes on behind the ends of episodes: what is not known there does not become known by ending.
         """
-        bonus = self.bonus(self._seen_by(self.target_eyes, batch.obs, batch.action))
-        ahead = self.targets(self._seen_by(self.target_eyes, batch.next_obs, following))
+        bonus = self.bonus(self._seen_by(self.target_encoder, batch.obs, batch.action))
+        ahead = self.targets(self._seen_by(self.target_encoder, batch.next_obs, following))
         value = (bonus + self.discount * ahead.mean(0)).clamp(0.0, self.config.value_max)
         deviation: Tensor = ahead.std(0)
         if self.config.normaliser == "replay":
@@ -271,11 +271,11 @@ class GfaRfe(BoundShaper):
         stacked = self.ensemble.by_network([own.data for own in self.ensemble.parameters()])
         chosen = [own.index_select(0, self.turn).squeeze(0).requires_grad_() for own in stacked]
         loss = (weight * (self.ensemble.values(x, chosen) - target).square()).mean(1)
-        eyes = list(self.eyes.parameters())
-        gradients = torch.autograd.grad(loss.sum(), [*chosen, *eyes])
+        encoder = list(self.encoder.parameters())
+        gradients = torch.autograd.grad(loss.sum(), [*chosen, *encoder])
         self.adam.step(self.turn, gradients[: len(chosen)])
-        if self.eyes_adam is not None:
-            self.eyes_adam.step(list(gradients[len(chosen) :]))
+        if self.encoder_adam is not None:
+            self.encoder_adam.step(list(gradients[len(chosen) :]))
         self.turn.copy_((self.turn + 1) % self.config.networks)
         self._follow()
         return loss.detach()
@@ -283,6 +283,6 @@ class GfaRfe(BoundShaper):
     @torch.no_grad()
     def _follow(self) -> None:
         share = self.config.tau / self.config.networks  # all of them, though only one has moved
-        ours, theirs = (self.targets, self.target_eyes), (self.ensemble, self.eyes)
+        ours, theirs = (self.targets, self.target_encoder), (self.ensemble, self.encoder)
         slow, fast = (tuple(own for part in parts for own in part.parameters()) for parts in (ours, theirs))
         torch._foreach_lerp_(slow, fast, share)

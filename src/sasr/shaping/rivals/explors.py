@@ -19,14 +19,14 @@ from sasr.errors import unknown_name
 from sasr.experience.spaces import state_dtype
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
-from sasr.networks.eyes import Eyes
 from sasr.networks.layers import PopulationMLP
 from sasr.randomness import MemberStreams
 from sasr.shaping.borders import BoundShaper, check_rates, check_sizes, uniform
-from sasr.shaping.novelty import check_weight
 from sasr.shaping.options import settings_of
-from sasr.shaping.rnd import RND
-from sasr.shaping.sim_hash import Explo
+from sasr.shaping.rivals.encoder import ObservationEncoder
+from sasr.shaping.rivals.explo import Explo
+from sasr.shaping.rivals.novelty import check_weight
+from sasr.shaping.rivals.rnd import RND
 
 CPU = torch.device("cpu")
 
@@ -95,12 +95,12 @@ class Perceptron(nn.Module):
         device: torch.device,
     ) -> None:
         super().__init__()
-        self.eyes = Eyes(space, generators=generators, device=device)
-        self.body = PopulationMLP((self.eyes.width + beside, *hidden, 1), generators=generators, device=device)
+        self.encoder = ObservationEncoder(space, generators=generators, device=device)
+        self.body = PopulationMLP((self.encoder.width + beside, *hidden, 1), generators=generators, device=device)
 
     def see(self, obs: Tensor) -> Tensor:
         """What the body takes of observations, (N, B, k)."""
-        seen: Tensor = self.eyes(obs)
+        seen: Tensor = self.encoder(obs)
         return seen
 
     def judge(self, seen: Tensor, beside: Tensor | None = None) -> Tensor:

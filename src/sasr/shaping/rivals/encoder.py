@@ -1,4 +1,4 @@
-"""What networks see of an observation: a picture through convolutions of their own, all else as it is."""
+"""Observations as the vectors that networks take: pictures through convolutions, all else as it is."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from sasr.networks.convolution import PopulationCNN
 from sasr.networks.perception import picture_axes
 
 
-class Eyes(nn.Module):
-    """N pairs of eyes side by side: observations (N, B, *shape) to vectors (N, B, width).
+class ObservationEncoder(nn.Module):
+    """N encoders side by side: observations (N, B, *shape) to vectors (N, B, width).
 
-    >>> vectors = Eyes(gym.spaces.Box(-1.0, 1.0, (3,)), generators=[torch.Generator()], device=torch.device("cpu"))
-    >>> vectors.width, vectors(torch.zeros(1, 5, 3)).shape
+    >>> space = gym.spaces.Box(-1.0, 1.0, (3,))
+    >>> encoder = ObservationEncoder(space, generators=[torch.Generator()], device=torch.device("cpu"))
+    >>> encoder.width, encoder(torch.zeros(1, 5, 3)).shape
     (3, torch.Size([1, 5, 3]))
     """
 

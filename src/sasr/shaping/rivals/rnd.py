@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from sasr.errors import unknown_name
-from sasr.evidence.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.distillation import RandomNetwork
 from sasr.networks.layers import ACTIVATIONS
 from sasr.randomness import MemberStreams
-from sasr.shaping.novelty import NoveltyShaper, check_positive, check_weight, spread
 from sasr.shaping.options import settings_of
+from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
+from sasr.shaping.rivals.novelty import NoveltyShaper, check_positive, check_weight, spread
+from sasr.shaping.rivals.random_network import RandomNetwork
 
 CPU = torch.device("cpu")
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sasr import Batch
-from sasr.shaping.rosa import UNKNOWN, Rosa
-from tests.shaping.learners import batch_of, host_of, make, make_steps, trained
+from sasr.shaping.rivals.rosa import UNKNOWN, Rosa
+from tests.shaping.rivals.learners import batch_of, host_of, make, make_steps, trained
 
 GAMMA = 0.99
 

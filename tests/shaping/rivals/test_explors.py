@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sasr import Transition
-from sasr.shaping.explors import ExploRS, Window
-from tests.shaping.learners import batch_of, host_of, make, make_steps, trained
+from sasr.shaping.rivals.explors import ExploRS, Window
+from tests.shaping.rivals.learners import batch_of, host_of, make, make_steps, trained
 
 GAMMA = 0.99
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sasr.shaping.drnd import DRND, drnd_terms
+from sasr.shaping.rivals.drnd import DRND, drnd_terms
 from tests.conftest import make_batch
-from tests.shaping.rivals import bind, clusters
+from tests.shaping.rivals.novelty import bind, clusters
 
 
 def mean_of_draws(n: int, N: int, *, times: int = 400, D: int = 512) -> tuple[torch.Tensor, torch.Tensor]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from sasr.networks.distillation import RandomNetwork
+from sasr.shaping.rivals.random_network import RandomNetwork
 
 CPU = torch.device("cpu")
 

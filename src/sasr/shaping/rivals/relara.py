@@ -19,8 +19,6 @@ from torch.nn.functional import softplus
 
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
-from sasr.networks.eyes import Eyes
-from sasr.networks.residual import PopulationResidual
 from sasr.randomness import MemberStreams
 from sasr.shaping.borders import (
     BoundShaper,
@@ -30,8 +28,10 @@ from sasr.shaping.borders import (
     normal,
     uniform,
 )
-from sasr.shaping.novelty import check_weight
 from sasr.shaping.options import settings_of
+from sasr.shaping.rivals.encoder import ObservationEncoder
+from sasr.shaping.rivals.novelty import check_weight
+from sasr.shaping.rivals.residual import PopulationResidual
 
 CPU = torch.device("cpu")
 UNKNOWN = 2.0  # no proposal: they are in [−1, 1]
@@ -81,9 +81,9 @@ class PairNetwork(nn.Module):
         device: torch.device,
     ) -> None:
         super().__init__()
-        self.eyes = Eyes(space, generators=generators, device=device)
+        self.encoder = ObservationEncoder(space, generators=generators, device=device)
         self.body = PopulationResidual(
-            self.eyes.width + beside,
+            self.encoder.width + beside,
             outputs,
             width=config.width,
             blocks=config.blocks,
@@ -93,7 +93,7 @@ class PairNetwork(nn.Module):
 
     def forward(self, obs: Tensor, beside: Tensor) -> Tensor:
         """Outputs (N, B, n)."""
-        outputs: Tensor = self.body(torch.cat([self.eyes(obs), beside], dim=-1))
+        outputs: Tensor = self.body(torch.cat([self.encoder(obs), beside], dim=-1))
         return outputs
 
 

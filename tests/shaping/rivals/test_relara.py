@@ -6,10 +6,10 @@ import torch
 
 from sasr import Batch, Host
 from sasr.agents import Sac, SacConfig
-from sasr.shaping.relara import UNKNOWN, Relara
+from sasr.shaping.rivals.relara import UNKNOWN, Relara
 from sasr.tasks.vector import Population
 from sasr.training import Loop, OffPolicy
-from tests.shaping.learners import batch_of, host_of, make, make_steps, trained
+from tests.shaping.rivals.learners import batch_of, host_of, make, make_steps, trained
 
 
 def test_proposals_stay_within_one_however_far_the_state() -> None:

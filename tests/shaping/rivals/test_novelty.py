@@ -14,14 +14,14 @@ from safetensors.torch import load_file, save_file
 
 from sasr import SASR, Host, check_shaper
 from sasr.agents import PpoConfig
-from sasr.evidence.moments import ReturnSpread
-from sasr.shaping.drnd import DrndConfig
 from sasr.shaping.registry import SHAPERS, shaper_named
-from sasr.shaping.rnd import RELEASED, RND, RndConfig
-from sasr.shaping.sim_hash import Explo
+from sasr.shaping.rivals.drnd import DrndConfig
+from sasr.shaping.rivals.explo import Explo
+from sasr.shaping.rivals.moments import ReturnSpread
+from sasr.shaping.rivals.rnd import RELEASED, RND, RndConfig
 from sasr.training import TrainConfig, Trainer
 from tests.conftest import box, make_batch, make_step
-from tests.shaping.rivals import KINDS, bind
+from tests.shaping.rivals.novelty import KINDS, bind
 from tests.training.test_loop import run, same_weights
 
 every = pytest.mark.parametrize("kind", KINDS)

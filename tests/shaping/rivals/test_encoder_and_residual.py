@@ -5,8 +5,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from sasr.networks.eyes import Eyes
-from sasr.networks.residual import PopulationResidual
+from sasr.shaping.rivals.encoder import ObservationEncoder
+from sasr.shaping.rivals.residual import PopulationResidual
 
 CPU = torch.device("cpu")
 
@@ -31,19 +31,21 @@ def test_a_residual_network_equals_one_written_out() -> None:
 
 
 def test_eyes_see_vectors_as_they_are_and_pictures_as_features() -> None:
-    vectors = Eyes(gym.spaces.Box(-1.0, 1.0, (2, 3)), generators=generators(2), device=CPU)
+    vectors = ObservationEncoder(gym.spaces.Box(-1.0, 1.0, (2, 3)), generators=generators(2), device=CPU)
     x = torch.randn(2, 5, 2, 3)
     assert torch.equal(vectors(x), x.flatten(2))
     assert not list(vectors.parameters())
     space = gym.spaces.Box(0, 255, (4, 40, 40), np.uint8)
-    pictures = Eyes(space, generators=generators(2), device=CPU, features=7)
+    pictures = ObservationEncoder(space, generators=generators(2), device=CPU, features=7)
     assert pictures.width == 7
     assert pictures(torch.randint(256, (2, 3, 4, 40, 40), dtype=torch.uint8)).shape == (2, 3, 7)
 
 
 def test_colours_may_stand_last() -> None:
     space = gym.spaces.Box(0, 255, (40, 44, 3), np.uint8)
-    eyes = Eyes(space, generators=generators(1), device=CPU, features=7)
-    first = Eyes(gym.spaces.Box(0, 255, (3, 40, 44), np.uint8), generators=generators(1), device=CPU, features=7)
+    encoder = ObservationEncoder(space, generators=generators(1), device=CPU, features=7)
+    first = ObservationEncoder(
+        gym.spaces.Box(0, 255, (3, 40, 44), np.uint8), generators=generators(1), device=CPU, features=7
+    )
     x = torch.randint(256, (1, 2, 40, 44, 3), dtype=torch.uint8)
-    torch.testing.assert_close(eyes(x), first(x.movedim(-1, 2)))
+    torch.testing.assert_close(encoder(x), first(x.movedim(-1, 2)))

@@ -16,11 +16,8 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from sasr.evidence.moments import RunningMoments
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
-from sasr.networks.distillation import RandomNetwork
-from sasr.networks.eyes import Eyes
 from sasr.networks.layers import PopulationMLP
 from sasr.randomness import MemberStreams
 from sasr.shaping.borders import (
@@ -29,9 +26,12 @@ from sasr.shaping.borders import (
     check_share,
     uniform,
 )
-from sasr.shaping.novelty import check_weight
 from sasr.shaping.options import settings_of
-from sasr.shaping.rnd import RND
+from sasr.shaping.rivals.encoder import ObservationEncoder
+from sasr.shaping.rivals.moments import RunningMoments
+from sasr.shaping.rivals.novelty import check_weight
+from sasr.shaping.rivals.random_network import RandomNetwork
+from sasr.shaping.rivals.rnd import RND
 
 CPU = torch.device("cpu")
 UNKNOWN = -1  # nothing was decided: decisions are 0, 1, …
@@ -97,12 +97,12 @@ class SwitchNetwork(nn.Module):
         device: torch.device,
     ) -> None:
         super().__init__()
-        self.eyes = Eyes(space, generators=generators, device=device)
-        self.body = PopulationMLP((self.eyes.width + 1, *hidden, outputs), generators=generators, device=device)
+        self.encoder = ObservationEncoder(space, generators=generators, device=device)
+        self.body = PopulationMLP((self.encoder.width + 1, *hidden, outputs), generators=generators, device=device)
 
     def forward(self, obs: Tensor, on: Tensor) -> Tensor:
         """One number for each decision."""
-        decisions: Tensor = self.body(torch.cat([self.eyes(obs), on.unsqueeze(-1).float()], dim=-1))
+        decisions: Tensor = self.body(torch.cat([self.encoder(obs), on.unsqueeze(-1).float()], dim=-1))
         return decisions
 
 
@@ -147,7 +147,7 @@ class Rosa(BoundShaper):
         self.feature_moments = RunningMoments(host.members, max(1, config.components), device)
         space = host.observation_space
         self.actor = SwitchNetwork(space, config.hidden, self.outputs, init, device)
-        self.sees_pictures = self.actor.eyes.axes is not None
+        self.sees_pictures = self.actor.encoder.axes is not None
         # Network p is member p's first critic, network P + p its second: one population, half the kernels.
         self.critic = SwitchNetwork(space, config.hidden, self.outputs, [*init] * 2, device)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)

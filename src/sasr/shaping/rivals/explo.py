@@ -12,8 +12,8 @@ from torch.nn.functional import avg_pool2d
 
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.randomness import MemberStreams
-from sasr.shaping.novelty import NoveltyShaper, check_positive, check_weight
 from sasr.shaping.options import settings_of
+from sasr.shaping.rivals.novelty import NoveltyShaper, check_positive, check_weight
 
 CPU = torch.device("cpu")
 PRIMES = (999_931, 999_953, 999_959, 999_961, 999_979, 999_983)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sasr.evidence.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
+from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
 
 CPU = torch.device("cpu")
 

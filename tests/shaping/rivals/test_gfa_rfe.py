@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from sasr import Batch, Host
-from sasr.shaping.gfa_rfe import GfaRfe
+from sasr.shaping.rivals.gfa_rfe import GfaRfe
 from tests.conftest import box
-from tests.shaping.learners import Leaning, batch_of, host_of, make, make_steps, trained
+from tests.shaping.rivals.learners import Leaning, batch_of, host_of, make, make_steps, trained
 
 
 def snapshot(shaper: GfaRfe) -> list[Tensor]:

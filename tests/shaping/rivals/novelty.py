@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from sasr import Host
-from sasr.shaping.drnd import DRND
-from sasr.shaping.novelty import NoveltyShaper
-from sasr.shaping.rnd import RND
-from sasr.shaping.sim_hash import Explo
+from sasr.shaping.rivals.drnd import DRND
+from sasr.shaping.rivals.explo import Explo
+from sasr.shaping.rivals.novelty import NoveltyShaper
+from sasr.shaping.rivals.rnd import RND
 from tests.conftest import box
 
 SMALL = (101, 103, 107, 109)

@@ -21,7 +21,7 @@ from sasr.shaping.registry import SHAPERS
 from sasr.tasks.vector import Population
 from sasr.training import Loop, OffPolicy
 from tests.conftest import box
-from tests.shaping.learners import NAMES, SMALL, batch_of, host_of, make, make_steps, trained
+from tests.shaping.rivals.learners import NAMES, SMALL, batch_of, host_of, make, make_steps, trained
 
 every = pytest.mark.parametrize("name", NAMES)
 
@@ -188,14 +188,16 @@ def test_pictures_and_discrete_actions_work(name: str) -> None:
     shaper, steps = make(name, host, **options), make_steps(host, 25)
     for step in steps:
         shaper.observe(step)
-    before = {key: value.clone() for key, value in shaper.state_dict().items() if "eyes" in key and "target" not in key}
+    before = {
+        key: value.clone() for key, value in shaper.state_dict().items() if "encoder" in key and "target" not in key
+    }
     for t in range(2):
         figures = shaper.update(batch_of(steps, 8, seed=t))
     bonus = shaper.shape(batch_of(steps, 8))
     assert torch.isfinite(bonus).all()
     assert all(torch.isfinite(figure).all() for figure in figures.values())
     after = shaper.state_dict()
-    assert any(not torch.equal(value, after[key]) for key, value in before.items()), "the eyes learn nothing"
+    assert any(not torch.equal(value, after[key]) for key, value in before.items()), "the encoder learns nothing"
 
 
 # ------------------------------------------------------------------ bad input
@@ -308,7 +310,7 @@ def test_impossible_settings_are_refused_by_name(name: str, wrong: dict[str, Any
 
 @every
 def test_the_page_has_its_five_parts_and_names_every_logged_figure(name: str) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "shapers" / f"{name}.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "shapers" / f"{name}.md").read_text()
     parts = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
     assert parts == ["What it is", "Command", "Logged metrics", "Details that matter", "Results"]
     host = host_of()

@@ -9,14 +9,14 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sasr.evidence.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.distillation import RandomNetwork
 from sasr.randomness import MemberStreams
-from sasr.shaping.novelty import NoveltyShaper, spread
 from sasr.shaping.options import settings_of
-from sasr.shaping.rnd import DistillationConfig, draw_mask, make_scale
+from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
+from sasr.shaping.rivals.novelty import NoveltyShaper, spread
+from sasr.shaping.rivals.random_network import RandomNetwork
+from sasr.shaping.rivals.rnd import DistillationConfig, draw_mask, make_scale
 
 CPU = torch.device("cpu")
 _TINY = 1e-8

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sasr.shaping.sim_hash import PRIMES, Explo
+from sasr.shaping.rivals.explo import PRIMES, Explo
 from tests.conftest import make_batch, make_step
-from tests.shaping.rivals import bind
+from tests.shaping.rivals.novelty import bind
 
 
 def play(shaper: Explo, states: torch.Tensor) -> None:

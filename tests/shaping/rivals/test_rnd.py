@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from sasr.networks.adam import Adam
-from sasr.shaping.rnd import RND
+from sasr.shaping.rivals.rnd import RND
 from tests.conftest import make_batch, make_step
-from tests.shaping.rivals import bind, clusters
+from tests.shaping.rivals.novelty import bind, clusters
 
 
 def ready(**options: object) -> tuple[RND, torch.Tensor, torch.Tensor]:

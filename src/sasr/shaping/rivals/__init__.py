@@ -1,0 +1,1 @@
+"""Other authors' reward shapers, to compare SASR with, and everything that only they use."""
