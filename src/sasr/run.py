@@ -239,7 +239,7 @@ def complete(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(
         config,
         agent=name,
-        agent_config=AGENTS[name].config() if config.agent_config is None else config.agent_config,
+        agent_config=AGENTS[name].settings() if config.agent_config is None else config.agent_config,
         shaper_config=shaper_config,
     )
 

@@ -9,26 +9,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from sasr.agents.sac import Sac
-
-
-def linear(agent_net: nn.Module, layer: int, network: int) -> nn.Linear:
-    source = agent_net.layers[layer]
-    inputs, outputs = source.weight.shape[1:]
-    own = nn.Linear(inputs, outputs, dtype=source.weight.dtype)
-    with torch.no_grad():
-        own.weight.copy_(source.weight[network].T)
-        own.bias.copy_(source.bias[network])
-    return own
-
-
-def perceptron(agent_net: nn.Module, network: int) -> nn.Sequential:
-    one, two, three = (linear(agent_net, layer, network) for layer in range(3))
-
-    def between(width: int) -> list[nn.Module]:
-        norm = [nn.LayerNorm(width, elementwise_affine=False)] if agent_net.norm == "layer" else []
-        return [*norm, nn.ReLU()]
-
-    return nn.Sequential(one, *between(one.out_features), two, *between(two.out_features), three)
+from tests.networks.plain import plain_mlp
 
 
 class ReferenceSac:
@@ -36,8 +17,8 @@ class ReferenceSac:
 
     def __init__(self, agent: Sac, member: int) -> None:
         P, config = agent.members, agent.config
-        self.actor = perceptron(agent.actor.net, member)
-        self.critics = [perceptron(agent.critic.net, network) for network in (member, P + member)]
+        self.actor = plain_mlp(agent.actor.net, member)
+        self.critics = [plain_mlp(agent.critic.net, network) for network in (member, P + member)]
         self.targets = [copy.deepcopy(critic) for critic in self.critics]
         self.log_alpha = torch.zeros((), dtype=agent.log_alpha.dtype, requires_grad=True)
         self.config, self.discount = config, agent.discount
@@ -48,6 +29,7 @@ class ReferenceSac:
         self.critic_adam = torch.optim.Adam(critics, lr=config.critic_lr)
         self.alpha_adam = torch.optim.Adam([self.log_alpha], lr=config.temperature_lr)
         self.updates = 0
+        self.seen: list[Tensor] = []
 
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         mean, raw = self.actor(obs).split(noise.shape[-1], dim=-1)
@@ -64,6 +46,8 @@ class ReferenceSac:
 
     def update(self, obs, action, reward, next_obs, terminated, target_noise, actor_noise) -> None:  # type: ignore[no-untyped-def]
         self.updates += 1
+        shown = obs
+        obs, next_obs = self.normalise(obs), self.normalise(next_obs)
         with torch.no_grad():
             next_action, log_prob = self.sample(next_obs, target_noise)
             value = self.least(self.targets, next_obs, next_action) - self.log_alpha.exp() * log_prob
@@ -87,3 +71,14 @@ class ReferenceSac:
             for target, critic in zip(self.targets, self.critics, strict=True):
                 for slow, fast in zip(target.parameters(), critic.parameters(), strict=True):
                     slow.mul_(1 - self.config.tau).add_(self.config.tau * fast)
+        self.seen.append(shown)
+
+    def normalise(self, obs: Tensor) -> Tensor:
+        """By the mean and variance of all observations of the updates before."""
+        if not self.config.normalise_observations:
+            return obs
+        mean, variance = torch.zeros_like(obs[0]), torch.ones_like(obs[0])
+        if self.seen:
+            rows = torch.cat(self.seen)
+            mean, variance = rows.mean(0), rows.var(0, correction=0)
+        return ((obs - mean) / (variance + 1e-6).sqrt()).clamp(-10.0, 10.0)

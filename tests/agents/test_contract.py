@@ -89,7 +89,7 @@ def test_a_ruined_value_behind_a_termination_is_never_looked_at(name: str) -> No
     with torch.no_grad():
         for parameter in agent.target_critic.parameters():
             parameter.fill_(torch.nan)  # 0 · NaN would be NaN
-    ahead = agent.look_ahead(batch, agent.draw_noise(CASES[name].rows))
+    ahead = agent.bootstrap(batch, agent.draw_noise(CASES[name].rows))
     ended = batch.terminated
     assert ended.any()
     assert (ahead[ended] == 0.0).all()

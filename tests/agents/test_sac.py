@@ -13,8 +13,9 @@ from torch import Tensor
 from sasr import Batch, Host
 from sasr.agents import Sac, SacConfig
 from sasr.agents.sac import UpdateNoise
-from tests.agents.reference import ReferenceSac, perceptron
+from tests.agents.reference import ReferenceSac
 from tests.conftest import box
+from tests.networks.plain import plain_mlp
 
 K, B = 5, 32
 ACTIONS = gym.spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([3.0, 0.5], np.float32))
@@ -82,9 +83,9 @@ def test_updates_equal_a_plain_single_member_reference(
             rows = (batch.obs[p], batch.action[p], reward, batch.next_obs[p], batch.terminated[p])
             own.update(*rows, noise.target[p], noise.actor[:, p])
             pairs = [
-                (perceptron(agent.actor.net, p), own.actor),
-                *zip((perceptron(agent.critic.net, i) for i in (p, P + p)), own.critics, strict=True),
-                *zip((perceptron(agent.target_critic.net, i) for i in (p, P + p)), own.targets, strict=True),
+                (plain_mlp(agent.actor.net, p), own.actor),
+                *zip((plain_mlp(agent.critic.net, i) for i in (p, P + p)), own.critics, strict=True),
+                *zip((plain_mlp(agent.target_critic.net, i) for i in (p, P + p)), own.targets, strict=True),
             ]
             for ours, theirs in pairs:
                 for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
@@ -111,10 +112,10 @@ def test_terminated_ends_the_return_and_truncated_does_not() -> None:
     agent = make_agent()
     batch, _ = make_data(1, 0)
     noise = agent.draw_noise(B)
-    ended = agent.look_ahead(batch._replace(terminated=torch.ones(1, B, dtype=torch.bool)), noise)
+    ended = agent.bootstrap(batch._replace(terminated=torch.ones(1, B, dtype=torch.bool)), noise)
     assert (ended == 0.0).all()
     # A batch does not say truncated at all: a step cut by a time limit is one that goes on.
-    going = agent.look_ahead(batch._replace(terminated=torch.zeros(1, B, dtype=torch.bool)), noise)
+    going = agent.bootstrap(batch._replace(terminated=torch.zeros(1, B, dtype=torch.bool)), noise)
     action, log_prob = agent.actor.sample(batch.next_obs, noise.target)
     value = agent.target_critic(batch.next_obs, action).amin(0) - log_prob
     torch.testing.assert_close(going, 0.99 * value)
@@ -125,7 +126,7 @@ def test_a_ruined_value_behind_a_termination_is_never_looked_at() -> None:
     agent = make_agent()
     batch, _ = make_data(1, 0)
     batch.next_obs[batch.terminated] = torch.nan  # 0 · NaN would be NaN
-    assert torch.isfinite(agent.look_ahead(batch, agent.draw_noise(B))).all()
+    assert torch.isfinite(agent.bootstrap(batch, agent.draw_noise(B))).all()
 
 
 @pytest.mark.parametrize(("target", "falls"), [(-50.0, True), (50.0, False)])
@@ -314,7 +315,7 @@ def test_a_column_of_rewards_is_refused_and_nothing_is_learned() -> None:
     batch, bonus = make_data(1, 0)
     noise = agent.draw_noise(B)
     before = {key: value.clone() for key, value in agent.state_dict().items()}
-    with pytest.raises(ValueError, match=r"bonus has shape \(1, 32, 1\), expected \(members, batch\) = \(1, 32\)"):
+    with pytest.raises(ValueError, match=r"bonus has shape \(1, 32, 1\), expected \(seeds, batch\) = \(1, 32\)"):
         agent.update(batch, bonus[..., None], noise)
     with pytest.raises(ValueError, match="reward has shape"):
         agent.update(batch._replace(reward=batch.reward[..., None]), bonus, noise)

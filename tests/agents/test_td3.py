@@ -55,7 +55,7 @@ def test_smoothing_is_around_the_target_action_and_never_further_than_its_clip()
     agent.target_critic.register_forward_hook(lambda module, inputs, output: seen.append(inputs[1]))
     noise = agent.draw_noise(B)
     for scaled in (noise, 100 * noise, 0 * noise):
-        agent.look_ahead(batch, scaled)
+        agent.bootstrap(batch, scaled)
     usual, clipped, middle = seen
     low, high, half = (torch.as_tensor(own) for own in (BOX.low, BOX.high, (BOX.high - BOX.low) / 2))
     torch.testing.assert_close(middle, agent.target_actor(batch.next_obs))

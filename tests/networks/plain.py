@@ -16,7 +16,14 @@ def plain_linear(layer: PopulationLinear, network: int) -> nn.Linear:
 
 def plain_mlp(net: PopulationMLP, network: int) -> nn.Sequential:
     first, *rest = (plain_linear(layer, network) for layer in net.layers)
-    return nn.Sequential(first, *(part for layer in rest for part in (nn.ReLU(), layer)))
+    parts: list[nn.Module] = [first]
+    for layer in rest:
+        parts += [*plain_norm(net, layer.in_features), nn.ReLU(), layer]
+    return nn.Sequential(*parts)
+
+
+def plain_norm(net: PopulationMLP | PopulationCNN, width: int) -> list[nn.Module]:
+    return [nn.LayerNorm(width, elementwise_affine=False)] if net.norm == "layer" else []
 
 
 class Brightness(nn.Module):
@@ -38,4 +45,6 @@ def plain_cnn(net: PopulationCNN, network: int) -> nn.Sequential:
         conv = nn.Conv2d(inputs, outputs, kernel, layer.stride, dtype=layer.weight.dtype)
         conv.load_state_dict({"weight": layer.weight[network], "bias": layer.bias[network]})
         parts += [conv, nn.ReLU()]
-    return nn.Sequential(*parts, nn.Flatten(), plain_linear(net.dense, network), nn.ReLU())
+    return nn.Sequential(
+        *parts, nn.Flatten(), plain_linear(net.dense, network), *plain_norm(net, net.features), nn.ReLU()
+    )

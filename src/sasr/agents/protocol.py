@@ -23,6 +23,11 @@ class AgentConfig(Protocol):
         """Steps of each member with random actions before the first update."""
         ...
 
+    @property
+    def n_step(self) -> int:
+        """Steps whose rewards a target adds up."""
+        ...
+
 
 class Agent(Protocol):
     """P independent learners, one for each seed of the host; everything learned is in `state_dict`."""
@@ -44,19 +49,21 @@ class Agent(Protocol):
         """The random numbers that one update uses; passed in, so that an update is a function of its arguments."""
         ...
 
-    def next_kind(self) -> int:
-        """Count an update and say which kind it is, since not everything learns at every update."""
+    def count_update(self) -> bool:
+        """Count an update; whether the actor learns in it, which it may do less often than the critics."""
         ...
 
-    def look_ahead(self, batch: Batch, noise: Any) -> Tensor:
-        """What follows each step, (P, B): the next state's value, discounted, and 0 behind a true termination.
+    def bootstrap(self, batch: Batch, noise: Any) -> Tensor:
+        """The next state's value, discounted, and 0 behind a true termination, (P, B).
 
         Nothing but tensor work that needs no bonus, so that it can run while a shaper works out bonuses.
         """
         ...
 
-    def learn(self, batch: Batch, bonus: Tensor, ahead: Tensor, noise: Any, kind: int) -> dict[str, Tensor]:
-        """One update of a kind, nothing but tensor work; figures to log, each (P,)."""
+    def learn(
+        self, batch: Batch, bonus: Tensor, bootstrap: Tensor, noise: Any, update_actor: bool
+    ) -> dict[str, Tensor]:
+        """One update towards reward + bonus + bootstrap, nothing but tensor work; figures to log, each (P,)."""
         ...
 
     def state_dict(self) -> Mapping[str, Any]:
@@ -71,6 +78,6 @@ class Agent(Protocol):
 def check_batch(batch: Batch, bonus: Tensor) -> None:
     """Raise unless rewards and bonus are (P, B): (P, B, 1) + (P, B) would broadcast, and learn a batch mean."""
     shape = tuple(batch.obs.shape[:2])
-    for name, own in (("reward", batch.reward), ("bonus", bonus), ("terminated", batch.terminated)):
-        if tuple(own.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(own.shape)}, expected (members, batch) = {shape}")
+    for name, values in (("reward", batch.reward), ("bonus", bonus), ("terminated", batch.terminated)):
+        if tuple(values.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(values.shape)}, expected (seeds, batch) = {shape}")

@@ -22,10 +22,17 @@ class AgentKind(NamedTuple):
     config: type[Any]
     on_policy: bool = False
     """Learns from its newest steps alone, and needs no replay buffer."""
+    preset: Callable[..., Any] | None = None
+    """Makes its settings where they are not those of `config`."""
+
+    def settings(self, **changes: Any) -> Any:
+        """The settings that it has under this name, with some of them replaced."""
+        return (self.preset or self.config)(**changes)
 
 
 AGENTS: dict[str, AgentKind] = {
     "sac": AgentKind(Sac, SacConfig),
+    "sac-paper": AgentKind(Sac, SacConfig, preset=SacConfig.paper),
     "td3": AgentKind(Td3, Td3Config),
     "sac_discrete": AgentKind(SacDiscrete, SacDiscreteConfig),
     "ppo": AgentKind(Ppo, PpoConfig, on_policy=True),

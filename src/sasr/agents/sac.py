@@ -24,8 +24,9 @@ from sasr.experience.growing import CheckedModule
 from sasr.experience.spaces import action_width, state_width
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.layers import PopulationMLP, check_norm
+from sasr.networks.layers import NormName, PopulationMLP, check_norm
 from sasr.networks.noisy import NoisyMLP
+from sasr.networks.normaliser import RunningNormaliser
 from sasr.randomness import MemberStreams
 
 # -------------------------------------------------------------------- config
@@ -33,7 +34,7 @@ from sasr.randomness import MemberStreams
 
 @dataclass(frozen=True, kw_only=True)
 class SacConfig:
-    """Settings of SAC; the defaults are those of the SASR paper's experiments. The discount is the host's."""
+    """Settings of SAC, chosen for rare rewards; `SacConfig.paper()` has those of the SASR paper. γ is the host's."""
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of the actor and of each critic."""
@@ -45,30 +46,12 @@ class SacConfig:
     """Adam's step size for log α; α starts at 1."""
     target_entropy: float | None = None
     """Entropy that the temperature is tuned towards; None is minus the number of action dimensions."""
-    critic_norm: Literal["layer", "none"] = "layer"
-    """Normalise the critics' hidden layers before each ReLU: without it values run away where rewards are rare."""
-    initial_temperature: float = 1.0
-    """x"""
-    min_temperature: float = 0.0
-    """x"""
-    target_std: float | None = None
-    """x"""
-    value_bins: int = 0
-    """x"""
-    value_low: float = -100.0
-    """x"""
-    value_high: float = 100.0
-    """x"""
-    normalise_observations: bool = False
-    """x"""
-    n_step: int = 1
-    """x"""
-    success_share: float = 0.0
-    """x"""
-    hold_noise: int = 1
-    """x"""
-    actor_norm: Literal["layer", "none"] = "none"
-    """x"""
+    critic_norm: NormName = "layer"
+    """Layer normalisation before each ReLU of the critics, or none: then values run away where rewards are rare."""
+    normalise_observations: bool = True
+    """Bring every feature of the observations to mean 0 and variance 1, by the batches so far."""
+    n_step: int = 3
+    """Steps whose rewards a target adds up before the critics estimate the rest."""
     tau: float = 0.005
     """Share of the critics that moves into the target critics at each update, in (0, 1]."""
     policy_frequency: int = 2
@@ -95,7 +78,7 @@ class SacConfig:
         check_norm(self.critic_norm)
         if not self.noise_scale >= 0.0:
             raise ValueError(f"noise_scale={self.noise_scale} must not be negative; NoisyNet's authors use 0.5")
-        for name in ("policy_frequency", "batch_size"):
+        for name in ("policy_frequency", "batch_size", "n_step"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if any(width < 1 for width in self.hidden):
@@ -106,6 +89,22 @@ class SacConfig:
             raise ValueError(f"burn_in={self.burn_in} must not be negative; 0 learns from the first step")
         if not self.log_std_min < self.log_std_max:
             raise ValueError(f"log_std_min={self.log_std_min} must be below log_std_max={self.log_std_max}")
+
+    @classmethod
+    def paper(cls, **changes: Any) -> SacConfig:
+        """The hyperparameter table of the SASR paper, with some of its values replaced.
+
+        >>> SacConfig.paper(hidden=(64, 64)).critic_lr
+        0.001
+        """
+        table: dict[str, Any] = {
+            "critic_lr": 1e-3,
+            "temperature_lr": 1e-4,
+            "critic_norm": "none",
+            "normalise_observations": False,
+            "n_step": 1,
+        }
+        return cls(**{**table, **changes})
 
 
 class UpdateNoise(NamedTuple):
@@ -130,7 +129,7 @@ class Actor(Bounded):
         if config.exploration == "noisy":
             self.net = NoisyMLP(widths, noise_scale=config.noise_scale, generators=init.generators, device=device)
         else:
-            self.net = PopulationMLP(widths, generators=init.generators, device=device, norm=config.actor_norm)
+            self.net = PopulationMLP(widths, generators=init.generators, device=device)
         self.log_std_min, self.log_std_max = config.log_std_min, config.log_std_max
 
     def resample(self, streams: MemberStreams) -> None:
@@ -168,7 +167,7 @@ class Sac(CheckedModule):
     """
 
     log_alpha: Tensor  # (P,)
-    compilable = ("next_value", "critic_loss", "actor_loss", "follow", "explore")
+    compilable = ("next_value", "critic_loss", "actor_loss", "update_targets", "explore")
 
     def __init__(self, host: Host, config: SacConfig | None = None) -> None:
         super().__init__()
@@ -180,17 +179,14 @@ class Sac(CheckedModule):
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.actor = Actor(self.obs_width, space, config, init, host.device)
-        self.critic = TwinCritic(self.obs_width + self.action_width, config.hidden, init, host.device, norm=config.critic_norm, bins=config.value_bins, low=config.value_low, high=config.value_high)
+        self.critic = TwinCritic(
+            self.obs_width + self.action_width, config.hidden, init, host.device, norm=config.critic_norm
+        )
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
-        self.log_alpha = nn.Parameter(torch.full((host.members,), math.log(config.initial_temperature), device=host.device))
-        if config.target_std is not None:
-            each = 0.5 * math.log(2.0 * math.pi * math.e * config.target_std**2)
-            self.target_entropy = self.action_width * each + float(self.actor.scale.log().sum())
-        self.register_buffer("obs_mean", torch.zeros(host.members, self.obs_width, device=host.device))
-        self.register_buffer("obs_var", torch.ones(host.members, self.obs_width, device=host.device))
-        self.register_buffer("obs_count", torch.zeros((), device=host.device))
-        self.register_buffer("held", torch.zeros(host.members, host.envs, self.action_width, device=host.device))
-        self.register_buffer("acts", torch.zeros((), dtype=torch.int64, device=host.device))
+        self.log_alpha = nn.Parameter(torch.zeros(host.members, device=host.device))
+        self.normaliser: RunningNormaliser | None = None
+        if config.normalise_observations:
+            self.normaliser = RunningNormaliser(host.members, self.obs_width, host.device)
 
         self.actor_adam = Adam(list(self.actor.parameters()), lr=config.actor_lr)
         self.critic_adam = Adam(list(self.critic.parameters()), lr=config.critic_lr)
@@ -209,78 +205,61 @@ class Sac(CheckedModule):
         target, *actor = self.update_streams.draw(normal, torch.empty(shape, device=self.device)).unbind(1)
         return UpdateNoise(target, torch.stack(actor))
 
-    def next_kind(self) -> int:
-        """Count an update and say which kind it is: 0 the critics alone, 1 the actor and the temperature too."""
+    def count_update(self) -> bool:
+        """Count an update; True where the actor and the temperature learn in it too."""
         self.updates += 1
-        return int(self.updates % self.config.policy_frequency == 0)
+        return self.updates % self.config.policy_frequency == 0
 
     def update(self, batch: Batch, bonus: Tensor, noise: UpdateNoise) -> dict[str, Tensor]:
         """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
         check_batch(batch, bonus)
-        return self.learn(batch, bonus, self.look_ahead(batch, noise), noise, self.next_kind())
+        return self.learn(batch, bonus, self.bootstrap(batch, noise), noise, self.count_update())
 
-    def look_ahead(self, batch: Batch, noise: UpdateNoise) -> Tensor:
-        """What follows each step, (P, B), whatever it was paid."""
+    def bootstrap(self, batch: Batch, noise: UpdateNoise) -> Tensor:
+        """The part of the critics' target that needs no reward, (P, B)."""
         self.actor.resample(self.update_streams)
         return self.next_value(batch, noise.target)
 
-    def learn(self, batch: Batch, bonus: Tensor, ahead: Tensor, noise: UpdateNoise, kind: int) -> dict[str, Tensor]:
-        """The update as nothing but tensor work, so that it can be compiled or captured."""
-        if self.config.normalise_observations:
-            self.watch(self._flat(batch.obs))
-        figures = self.update_critic(batch, bonus, ahead)
-        if kind == 1:
-            for own in noise.actor:
-                figures |= self.update_actor(batch, own)
+    def learn(
+        self, batch: Batch, bonus: Tensor, bootstrap: Tensor, noise: UpdateNoise, update_actor: bool
+    ) -> dict[str, Tensor]:
+        """One update, nothing but tensor work, so that it can be captured."""
+        figures = self.update_critic(batch, bonus, bootstrap)
+        self.update_targets()
+        if update_actor:
+            for actor_noise in noise.actor:
+                figures |= self.update_actor(batch, actor_noise)
+        if self.normaliser is not None:
+            self.normaliser.update(self._vectors(batch.obs))
         return figures
-
-    @torch.no_grad()
-    def watch(self, obs: Tensor) -> None:
-        rows = obs.shape[1]
-        self.obs_count += rows
-        rate = rows / self.obs_count
-        delta = obs.mean(1) - self.obs_mean
-        self.obs_var += rate * (obs.var(1) + (1.0 - rate) * delta.square() - self.obs_var)
-        self.obs_mean += rate * delta
-
-    def _seen(self, x: Tensor) -> Tensor:
-        x = self._flat(x)
-        if not self.config.normalise_observations:
-            return x
-        return ((x - self.obs_mean.unsqueeze(1)) / (self.obs_var.unsqueeze(1) + 1e-6).sqrt()).clamp(-10.0, 10.0)
-
-    def update_critic(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> dict[str, Tensor]:
-        """One step of the critics, and the target critics a little after them."""
-        loss, figures = self.critic_loss(batch, bonus, ahead)
-        self.critic_adam.descend(loss)
-        self.follow()
-        return figures
-
-    @torch.no_grad()
-    def follow(self) -> None:
-        """Move the target critics a little towards the critics."""
-        torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
-
-    def critic_loss(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Squared errors of both critics, summed over P, and figures (P,)."""
-        target = batch.reward + bonus + ahead
-        if self.config.value_bins:
-            logits = self.critic.logits(self._seen(batch.obs), self._flat(batch.action))
-            loss = -(self.critic.projected(target) * logits.log_softmax(-1)).sum(-1).mean(-1).sum(0)
-            values = (logits.detach().softmax(-1) * self.critic.centres).sum(-1)
-            return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.mean((0, 2)), "q_max": values.amax((0, 2))}
-        values = self.critic(self._seen(batch.obs), self._flat(batch.action))
-        loss = (values - target).square().mean(-1).sum(0)
-        return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2)), "q_max": values.detach().amax((0, 2))}
 
     @torch.no_grad()
     def next_value(self, batch: Batch, noise: Tensor) -> Tensor:
-        """γ·(1 − terminated)·(min Q′ − α·log π)(s′, a′), (P, B): the critics should say r + bonus + this."""
-        next_obs = self._seen(batch.next_obs)
+        """γⁿ·(1 − terminated)·(min Q′ − α·log π)(s′, a′), (P, B)."""
+        next_obs = self._observed(batch.next_obs)
         action, log_prob = self.actor.sample(next_obs, noise)
         value: Tensor = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
+        discount = self.discount if batch.discount is None else batch.discount
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
-        return (self.discount if batch.discount is None else batch.discount) * value.masked_fill(batch.terminated.bool(), 0.0)
+        return discount * value.masked_fill(batch.terminated.bool(), 0.0)
+
+    def update_critic(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> dict[str, Tensor]:
+        """One step of both critics."""
+        loss, figures = self.critic_loss(batch, bonus, bootstrap)
+        self.critic_adam.descend(loss)
+        return figures
+
+    def critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Squared errors of both critics, summed over P, and figures (P,)."""
+        values = self.critic(self._observed(batch.obs), self._vectors(batch.action))
+        target = batch.reward + bonus + bootstrap
+        loss = (values - target).square().mean(-1).sum(0)
+        return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
+
+    @torch.no_grad()
+    def update_targets(self) -> None:
+        """Move the target critics a little towards the critics."""
+        torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""
@@ -289,16 +268,13 @@ class Sac(CheckedModule):
         self.actor_adam.descend(loss)
         # With the log densities from before the actor's step: another pass would move α by less than its own noise.
         self.temperature_adam.step([slope])
-        if self.config.min_temperature > 0.0:
-            with torch.no_grad():
-                self.log_alpha.clamp_(min=math.log(self.config.min_temperature))
         if isinstance(self.actor.net, NoisyMLP):
             figures["weight_noise"] = self.actor.net.noise_size().detach()
         return figures
 
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """What the actor lowers, summed over P; the slope of α·(entropy − target) along log α (P,); figures (P,)."""
-        obs = self._seen(batch.obs)
+        """The actor's loss, summed over P; the gradient of α·(entropy − target) by log α (P,); figures (P,)."""
+        obs = self._observed(batch.obs)
         action, log_prob = self.actor.sample(obs, noise)
         value = self.critic(obs, action, frozen=True).amin(0)
         alpha = self.log_alpha.detach().exp()
@@ -307,41 +283,45 @@ class Sac(CheckedModule):
         slope = alpha * (entropy - self.target_entropy)
         return loss.sum(), slope, {"actor_loss": loss.detach(), "entropy": entropy, "alpha": alpha}
 
+    def _observed(self, obs: Tensor) -> Tensor:
+        """Observations (P, B, *obs_shape) as the networks take them, (P, B, k)."""
+        vectors = self._vectors(obs)
+        return vectors if self.normaliser is None else self.normaliser(vectors)
+
+    def _vectors(self, x: Tensor) -> Tensor:
+        return as_vectors(x, self.log_alpha.dtype)
+
     # ------------------------------------------------------------------- act
 
     @torch.no_grad()
     def act(self, obs: Tensor, deterministic: bool = False) -> Tensor:
         """Actions (P, E, *action_shape) for obs (P, E, *obs_shape); `deterministic` takes the middle, tanh(μ)."""
-        flat = self._flat(obs)
-        check_vectors(flat, self.members, self.obs_width)
-        flat = self._seen(flat)
+        check_vectors(self._vectors(obs), self.members, self.obs_width)
         if deterministic:
-            return self._in_space(self.actor.squash(self.actor.distribution(flat, still=True)[0]))
+            mean, _ = self.actor.distribution(self._observed(obs), still=True)
+            return self._in_space(self.actor.squash(mean))
         self.actor.resample(self.act_streams)
-        noise = self.act_streams.draw(normal, flat.new_empty(*flat.shape[:2], self.action_width))
-        if self.config.hold_noise > 1 and noise.shape == self.held.shape:
-            self.held.copy_(torch.where(self.acts % self.config.hold_noise == 0, noise, self.held))
-            self.acts += 1
-            noise = self.held
-        return self._in_space(self.explore(flat, noise))
+        return self._explored(obs, self.act_streams)
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """Actions (P, B, A) for obs (P, B, k), as far off the middle as standard normal numbers (P, B, A) say."""
-        u, log_std = self.actor.distribution(obs)
+        """Actions (P, B, A) drawn for obs (P, B, *obs_shape) with standard normal noise (P, B, A)."""
+        u, log_std = self.actor.distribution(self._observed(obs))
         return self.actor.squash(u + log_std.exp() * noise)
 
     @torch.no_grad()
     def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
         """Exploring actions (P, B, *action_shape) drawn from the asker's streams; nothing of the agent moves."""
-        flat = self._seen(obs)
-        noise = streams.draw(normal, flat.new_empty(*flat.shape[:2], self.action_width))
-        return self._in_space(self.explore(flat, noise))
+        return self._explored(obs, streams)
+
+    def _explored(self, obs: Tensor, streams: MemberStreams) -> Tensor:
+        noise = streams.draw(normal, self.log_alpha.new_empty(*obs.shape[:2], self.action_width))
+        return self._in_space(self.explore(obs, noise))
 
     @torch.no_grad()
     def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
         """exp(−½·Σ((u − μ)/σ)²), (P, B): the density of actions before squashing over the largest one there is."""
-        mean, log_std = self.actor.distribution(self._seen(obs))
-        inside = ((self._flat(action) - self.actor.middle) / self.actor.scale).clamp(-1.0 + 1e-6, 1.0 - 1e-6)
+        mean, log_std = self.actor.distribution(self._observed(obs))
+        inside = ((self._vectors(action) - self.actor.middle) / self.actor.scale).clamp(-1.0 + 1e-6, 1.0 - 1e-6)
         return (-0.5 * ((inside.atanh() - mean) / log_std.exp()).square().sum(-1)).exp()
 
     @torch.no_grad()
@@ -349,9 +329,6 @@ class Sac(CheckedModule):
         """Actions (P, E, *action_shape) uniform over the space, for the burn-in."""
         shape = (self.members, envs, self.action_width)
         return self._in_space(self.actor.at(self.act_streams.draw(uniform, torch.empty(shape, device=self.device))))
-
-    def _flat(self, x: Tensor) -> Tensor:
-        return as_vectors(x, self.log_alpha.dtype)
 
     def _in_space(self, action: Tensor) -> Tensor:
         return action.reshape(*action.shape[:2], *self.action_space.shape)

@@ -22,6 +22,7 @@ from sasr.agents.protocol import check_batch
 from sasr.experience.growing import CheckedModule
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
+from sasr.networks.layers import NormName, check_norm
 from sasr.networks.perception import PopulationNet
 from sasr.randomness import MemberStreams
 
@@ -44,6 +45,10 @@ class SacDiscreteConfig:
     """Adam's step size for log α; α starts at 1."""
     entropy_share: float = 0.5
     """Entropy that the temperature is tuned towards, as a share of log |A|, the most there can be, in [0, 1)."""
+    critic_norm: NormName = "layer"
+    """Layer normalisation before a critic's ReLUs, or none: then values run away where rewards are rare."""
+    n_step: int = 1
+    """Steps whose rewards a target adds up before the critics estimate the rest."""
     tau: float = 0.005
     """Share of the critics that moves into the target critics at each update, in (0, 1]."""
     batch_size: int = 256
@@ -55,7 +60,7 @@ class SacDiscreteConfig:
         for name in ("actor_lr", "critic_lr", "temperature_lr"):
             if not getattr(self, name) >= 0.0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative; 3e-4 is the usual one")
-        for name in ("features", "batch_size"):
+        for name in ("features", "batch_size", "n_step"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if any(width < 1 for width in self.hidden):
@@ -67,6 +72,7 @@ class SacDiscreteConfig:
             )
         if not 0.0 < self.tau <= 1.0:
             raise ValueError(f"tau={self.tau} must be in (0, 1]; 0.005 is the usual one")
+        check_norm(self.critic_norm)
         if self.burn_in < 0:
             raise ValueError(f"burn_in={self.burn_in} must not be negative; 0 learns from the first step")
 
@@ -81,7 +87,7 @@ class TwinValues(nn.Module):
         self, space: gym.Space[Any], actions: int, config: SacDiscreteConfig, init: MemberStreams, device: torch.device
     ) -> None:
         super().__init__()
-        self.net = _network(space, actions, config, [*init.generators] * 2, device)
+        self.net = _network(space, actions, config, [*init.generators] * 2, device, norm=config.critic_norm)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Values (2, P, B, A)."""
@@ -95,11 +101,18 @@ def _network(
     config: SacDiscreteConfig,
     generators: Sequence[torch.Generator],
     device: torch.device,
+    norm: NormName = "none",
 ) -> PopulationNet:
     # Actor and critics each have an encoder of their own: a shared one would be moved under the actor by the critics'
     # errors, or, held to the critics alone, leave the actor with what serves them.
     return PopulationNet(
-        space, actions, hidden=config.hidden, features=config.features, generators=generators, device=device
+        space,
+        actions,
+        hidden=config.hidden,
+        features=config.features,
+        generators=generators,
+        device=device,
+        norm=norm,
     )
 
 
@@ -116,7 +129,7 @@ class SacDiscrete(CheckedModule):
     """
 
     log_alpha: Tensor  # (P,)
-    compilable = ("look_ahead", "critic_loss", "actor_loss", "follow")
+    compilable = ("bootstrap", "critic_loss", "actor_loss", "update_targets")
 
     def __init__(self, host: Host, config: SacDiscreteConfig | None = None) -> None:
         super().__init__()
@@ -143,46 +156,50 @@ class SacDiscrete(CheckedModule):
     def draw_noise(self, batch_size: int) -> None:
         """Nothing: expectations over actions are exact."""
 
-    def next_kind(self) -> int:
-        """Count an update; all are of one kind."""
+    def count_update(self) -> bool:
+        """Count an update; the actor learns in every one."""
         self.updates += 1
-        return 0
+        return True
 
     def update(self, batch: Batch, bonus: Tensor, noise: None = None) -> dict[str, Tensor]:
         """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
         check_batch(batch, bonus)
-        return self.learn(batch, bonus, self.look_ahead(batch, noise), noise, self.next_kind())
+        return self.learn(batch, bonus, self.bootstrap(batch, noise), noise, self.count_update())
 
-    def learn(self, batch: Batch, bonus: Tensor, ahead: Tensor, noise: None, kind: int) -> dict[str, Tensor]:
-        """The update as nothing but tensor work, so that it can be compiled or captured."""
-        return self.update_critic(batch, bonus, ahead) | self.update_actor(batch)
+    def learn(
+        self, batch: Batch, bonus: Tensor, bootstrap: Tensor, noise: None, update_actor: bool
+    ) -> dict[str, Tensor]:
+        """One update, nothing but tensor work, so that it can be captured."""
+        figures = self.update_critic(batch, bonus, bootstrap)
+        self.update_targets()
+        return figures | self.update_actor(batch)
 
-    def update_critic(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> dict[str, Tensor]:
-        """One step of the critics, and the target critics a little after them."""
-        loss, values = self.critic_loss(batch, bonus, ahead)
+    def update_critic(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> dict[str, Tensor]:
+        """One step of both critics."""
+        loss, values = self.critic_loss(batch, bonus, bootstrap)
         self.critic_adam.descend(loss.sum())
-        self.follow()
         return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def update_targets(self) -> None:
         """Move the target critics a little towards the critics."""
         torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
-    def critic_loss(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> tuple[Tensor, Tensor]:
+    def critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors of both critics (P,), and their values of the actions taken (2, P, B)."""
         taken = (batch.action.long() - self.start).expand(2, -1, -1).unsqueeze(-1)
         values = self.critic(batch.obs).gather(-1, taken).squeeze(-1)
-        return (values - (batch.reward + bonus + ahead)).square().mean(-1).sum(0), values
+        return (values - (batch.reward + bonus + bootstrap)).square().mean(-1).sum(0), values
 
     @torch.no_grad()
-    def look_ahead(self, batch: Batch, noise: None = None) -> Tensor:
-        """γ·(1 − terminated)·E[min Q′ − α·log π](s′), (P, B): the critics should say r + bonus + this."""
+    def bootstrap(self, batch: Batch, noise: None = None) -> Tensor:
+        """γⁿ·(1 − terminated)·E[min Q′ − α·log π](s′), (P, B)."""
         log_prob = self.log_policy(batch.next_obs)
         alpha = self.log_alpha.exp()[:, None, None]
         value: Tensor = (log_prob.exp() * (self.target_critic(batch.next_obs).amin(0) - alpha * log_prob)).sum(-1)
+        discount = self.discount if batch.discount is None else batch.discount
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
-        return self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
+        return discount * value.masked_fill(batch.terminated.bool(), 0.0)
 
     def update_actor(self, batch: Batch) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""

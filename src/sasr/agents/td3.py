@@ -21,7 +21,7 @@ from sasr.experience.growing import CheckedModule
 from sasr.experience.spaces import action_width, state_width
 from sasr.experience.transition import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.layers import PopulationMLP
+from sasr.networks.layers import NormName, PopulationMLP, check_norm
 from sasr.randomness import MemberStreams
 
 # -------------------------------------------------------------------- config
@@ -29,7 +29,7 @@ from sasr.randomness import MemberStreams
 
 @dataclass(frozen=True, kw_only=True)
 class Td3Config:
-    """Settings of TD3; the defaults are its authors', but for the burn-in, which is SAC's. The discount is the host's.
+    """Settings of TD3; the defaults are its authors', but for SAC's burn-in and critics. γ is the host's.
 
     Noise is in units of half the action range, each dimension's own.
     """
@@ -42,6 +42,10 @@ class Td3Config:
     """Adam's step size for the critics."""
     tau: float = 0.005
     """Share of the networks that moves into the target networks each time the actor learns, in (0, 1]."""
+    critic_norm: NormName = "layer"
+    """Layer normalisation before each ReLU of the critics, or none: then values run away where rewards are rare."""
+    n_step: int = 1
+    """Steps whose rewards a target adds up before the critics estimate the rest."""
     policy_frequency: int = 2
     """The actor learns and the target networks follow at every this many updates."""
     exploration_noise: float = 0.1
@@ -60,13 +64,14 @@ class Td3Config:
             if not getattr(self, name) >= 0.0:
                 default = type(self).__dataclass_fields__[name].default
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative; the usual one is {default}")
-        for name in ("policy_frequency", "batch_size"):
+        for name in ("policy_frequency", "batch_size", "n_step"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={self.hidden} has a layer without units; the usual ones are (256, 256)")
         if not 0.0 < self.tau <= 1.0:
             raise ValueError(f"tau={self.tau} must be in (0, 1]; 0.005 is the usual one")
+        check_norm(self.critic_norm)
         if self.burn_in < 0:
             raise ValueError(f"burn_in={self.burn_in} must not be negative; 0 learns from the first step")
 
@@ -102,7 +107,7 @@ class Td3(CheckedModule):
     torch.Size([2, 1, 3])
     """
 
-    compilable = ("look_ahead", "critic_loss", "actor_loss", "follow")
+    compilable = ("bootstrap", "critic_loss", "actor_loss", "update_targets")
 
     def __init__(self, host: Host, config: Td3Config | None = None) -> None:
         super().__init__()
@@ -113,7 +118,9 @@ class Td3(CheckedModule):
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.actor = Actor(self.obs_width, space, config, init, host.device)
-        self.critic = TwinCritic(self.obs_width + self.action_width, config.hidden, init, host.device)
+        self.critic = TwinCritic(
+            self.obs_width + self.action_width, config.hidden, init, host.device, norm=config.critic_norm
+        )
         self.target_actor = copy.deepcopy(self.actor).requires_grad_(False)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
 
@@ -132,44 +139,47 @@ class Td3(CheckedModule):
         shape = (self.members, batch_size, self.action_width)
         return self.update_streams.draw(normal, torch.empty(shape, device=self.device))
 
-    def next_kind(self) -> int:
-        """Count an update and say which kind it is: 0 the critics alone, 1 the actor and the targets too."""
+    def count_update(self) -> bool:
+        """Count an update; True where the actor and the target networks learn in it too."""
         self.updates += 1
-        return int(self.updates % self.config.policy_frequency == 0)
+        return self.updates % self.config.policy_frequency == 0
 
     def update(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
         check_batch(batch, bonus)
-        return self.learn(batch, bonus, self.look_ahead(batch, noise), noise, self.next_kind())
+        return self.learn(batch, bonus, self.bootstrap(batch, noise), noise, self.count_update())
 
-    def learn(self, batch: Batch, bonus: Tensor, ahead: Tensor, noise: Tensor, kind: int) -> dict[str, Tensor]:
-        """The update as nothing but tensor work, so that it can be compiled or captured."""
-        figures = self.update_critic(batch, bonus, ahead)
-        if kind == 1:
+    def learn(
+        self, batch: Batch, bonus: Tensor, bootstrap: Tensor, noise: Tensor, update_actor: bool
+    ) -> dict[str, Tensor]:
+        """One update, nothing but tensor work, so that it can be captured."""
+        figures = self.update_critic(batch, bonus, bootstrap)
+        if update_actor:
             figures |= self.update_actor(batch)
-            self.follow()
+            self.update_targets()
         return figures
 
-    def update_critic(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> dict[str, Tensor]:
+    def update_critic(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> dict[str, Tensor]:
         """One step of both critics."""
-        loss, values = self.critic_loss(batch, bonus, ahead)
+        loss, values = self.critic_loss(batch, bonus, bootstrap)
         self.critic_adam.descend(loss.sum())
         return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
-    def critic_loss(self, batch: Batch, bonus: Tensor, ahead: Tensor) -> tuple[Tensor, Tensor]:
+    def critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors of both critics (P,), and their values (2, P, B)."""
-        values = self.critic(self._flat(batch.obs), self._flat(batch.action))
-        return (values - (batch.reward + bonus + ahead)).square().mean(-1).sum(0), values
+        values = self.critic(self._vectors(batch.obs), self._vectors(batch.action))
+        return (values - (batch.reward + bonus + bootstrap)).square().mean(-1).sum(0), values
 
     @torch.no_grad()
-    def look_ahead(self, batch: Batch, noise: Tensor) -> Tensor:
-        """γ·(1 − terminated)·min Q′(s′, a′), a′ near π′(s′), (P, B): the critics should say r + bonus + this."""
-        next_obs = self._flat(batch.next_obs)
+    def bootstrap(self, batch: Batch, noise: Tensor) -> Tensor:
+        """γⁿ·(1 − terminated)·min Q′(s′, a′), a′ near π′(s′), (P, B)."""
+        next_obs = self._vectors(batch.next_obs)
         nearby = (noise * self.config.smoothing_noise).clamp(-self.config.smoothing_clip, self.config.smoothing_clip)
         action = self.actor.clip(self.target_actor(next_obs) + nearby * self.actor.scale)
         value: Tensor = self.target_critic(next_obs, action).amin(0)
+        discount = self.discount if batch.discount is None else batch.discount
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
-        return self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
+        return discount * value.masked_fill(batch.terminated.bool(), 0.0)
 
     def update_actor(self, batch: Batch) -> dict[str, Tensor]:
         """One step of the actor up the first critic."""
@@ -179,11 +189,11 @@ class Td3(CheckedModule):
 
     def actor_loss(self, batch: Batch) -> Tensor:
         """What the actor lowers, (P,)."""
-        obs = self._flat(batch.obs)
+        obs = self._vectors(batch.obs)
         return -self.critic.first(obs, self.actor(obs)).mean(-1)
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def update_targets(self) -> None:
         """Move the target networks a little towards the networks."""
         for slow, fast in ((self.target_actor, self.actor), (self.target_critic, self.critic)):
             torch._foreach_lerp_(list(slow.parameters()), list(fast.parameters()), self.config.tau)
@@ -193,7 +203,7 @@ class Td3(CheckedModule):
     @torch.no_grad()
     def act(self, obs: Tensor, deterministic: bool = False) -> Tensor:
         """Actions (P, E, *action_shape) for obs (P, E, *obs_shape), with noise unless `deterministic`."""
-        flat = self._flat(obs)
+        flat = self._vectors(obs)
         check_vectors(flat, self.members, self.obs_width)
         action = self.actor(flat)
         if not deterministic:
@@ -204,7 +214,7 @@ class Td3(CheckedModule):
     @torch.no_grad()
     def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
         """Exploring actions (P, B, *action_shape) drawn from the asker's streams; nothing of the agent moves."""
-        action = self.actor(self._flat(obs))
+        action = self.actor(self._vectors(obs))
         noise = streams.draw(normal, action) * self.config.exploration_noise * self.actor.scale
         return self._in_space(self.actor.clip(action + noise))
 
@@ -212,7 +222,7 @@ class Td3(CheckedModule):
     def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
         """exp(−½·Σ((a − π(s))/σ)²), (P, B): the density of the noise that leads to an action over its largest one."""
         width = max(self.config.exploration_noise, 1e-3) * self.actor.scale
-        off: Tensor = (self._flat(action) - self.actor(self._flat(obs))) / width
+        off: Tensor = (self._vectors(action) - self.actor(self._vectors(obs))) / width
         return (-0.5 * off.square().sum(-1)).exp()
 
     @torch.no_grad()
@@ -221,7 +231,7 @@ class Td3(CheckedModule):
         shape = (self.members, envs, self.action_width)
         return self._in_space(self.actor.at(self.act_streams.draw(uniform, torch.empty(shape, device=self.device))))
 
-    def _flat(self, x: Tensor) -> Tensor:
+    def _vectors(self, x: Tensor) -> Tensor:
         return as_vectors(x, self.actor.scale.dtype)
 
     def _in_space(self, action: Tensor) -> Tensor:

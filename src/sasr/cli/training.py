@@ -125,7 +125,7 @@ def settings(
     preset: Annotated[str, _says("preset")] = TrainConfig.preset,
 ) -> None:
     """List what `sasr train --set` can set: of one agent or shaper, or of all."""
-    parts: dict[str, tuple[str, Any]] = {own: ("agent", kind.config()) for own, kind in AGENTS.items()}
+    parts: dict[str, tuple[str, Any]] = {own: ("agent", kind.settings()) for own, kind in AGENTS.items()}
     for own, shaping in SHAPERS.items():
         parts[own] = ("shaper", preset_config(preset) if own == "sasr" else shaping.config())
     if name and name not in parts:
@@ -141,7 +141,7 @@ def _configs(task: str, agent: str, shaper: str, preset: str, settings: list[str
     texts = split(settings)
     agent_config = shaper_config = None
     if texts["agent"]:
-        agent_config = applied("agent", AGENTS[agent_for(task, agent)].config(), texts["agent"])
+        agent_config = applied("agent", AGENTS[agent_for(task, agent)].settings(), texts["agent"])
     if texts["shaper"]:
         kind = shaper_named(shaper)
         if kind is None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from sasr.experience.growing import GrowingModule
 from sasr.experience.spaces import action_dtype, array_shape, state_dtype
 from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.window import Window
 from sasr.randomness import MemberStreams
 
 _RINGS = ("obs", "action", "reward", "terminated", "truncated", "aside")
@@ -122,8 +123,6 @@ class Replay(GrowingModule):
             write(*arrived)
         else:
             self.write(*(part.to(self.device) for part in arrived))
-        if self.success_share > 0.0:
-            self.mark(row, step.reward, step.terminated | step.truncated)
         self.cursor, self.filled = (row + 1) % self.rows, min(self.filled + 1, self.rows - 1)
         return step._replace(slot=self._slots_of(row))
 
@@ -181,85 +180,42 @@ class Replay(GrowingModule):
                 f"batch_size={batch_size} must be between 1 and the {len(self)} steps stored for each member; "
                 "take more steps before learning (a longer burn-in), or a smaller batch"
             )
-        return self.sample_stored(batch_size)
+        return self.sample_windows(batch_size).steps
 
-    def sample_stored(self, batch_size: int) -> Batch:
-        """`sample` without the check: nothing but tensors, so that it can be captured."""
+    def sample_windows(self, batch_size: int, n: int = 1) -> Window:
+        """The same with the n − 1 steps after each; nothing but tensors and no check, so that it can be captured."""
         uniform = self.streams.draw(
             lambda like, g: torch.rand(like.shape, generator=g, device=like.device, dtype=like.dtype),
             torch.empty((self.members, batch_size), device=self.device, dtype=torch.float64),
         )
-        return self.gather(uniform)
+        return self.gather(uniform, n)
 
-    success_share = 0.0
-
-    def mark(self, row: int, reward: Tensor, ended: Tensor) -> None:
-        """Remember the slots of what led to rewards; `row` is where this step was stored."""
-        if not hasattr(self, "won"):
-            P = self.members
-            self.won = torch.zeros(P, self.capacity, dtype=torch.int64, device=self.device)
-            self.won_count = torch.zeros(P, dtype=torch.int64, device=self.device)
-            self.won_cpu = [0] * P
-            self.since = [0] * P
-        for p in range(self.members):
-            if float(reward[p, 0]) > 0.0:
-                first = max(self.since[p], row - 199)
-                n = row + 1 - first
-                at = self.won_cpu[p]
-                self.won[p, at : at + n] = torch.arange(first, row + 1, device=self.device)
-                self.won_cpu[p] = at + n
-                self.won_count[p] = at + n
-                self.since[p] = row + 1
-            if bool(ended[p, 0]):
-                self.since[p] = row + 1
-
-    def gather_n(self, uniform: Tensor, n: int) -> tuple[Batch, Tensor]:
-        """Steps (P, n·B): the first B are those sampled, the next B those after them, …; and which count (P, n, B)."""
+    def gather(self, uniform: Tensor, n: int) -> Window:
+        """The steps (P, B) that numbers in [0, 1) stand for, each with the n − 1 steps after it."""
         cursor, filled = self.position[0], self.position[1]
         age = (uniform * (filled * self.envs)).long() + 1
-        first = (cursor * self.envs - age) % self.capacity
-        slots, lives = [], []
-        alive = torch.ones_like(first, dtype=torch.bool)
-        for k in range(n):
-            slot = (first + k * self.envs) % self.capacity
-            slots.append(torch.where(alive, slot, first))
-            lives.append(alive)
-            place = self.offset + slot
-            ended = self._rows("terminated", place) | self._rows("truncated", place) | (self._rows("aside", place) >= 0)
-            alive = alive & ~ended & (age - (k + 1) * self.envs >= 1)
-        slot = torch.cat(slots, 1)
-        place = self.offset + slot
-        batch = Batch(
-            obs=self._rows("obs", place),
-            action=self._rows("action", place),
-            reward=self._rows("reward", place),
-            next_obs=self._next_obs(slot, place),
-            terminated=self._rows("terminated", place),
-            slot=slot,
-        )
-        return batch, torch.stack(lives, 1)
+        slots = [(cursor * self.envs - age) % self.capacity]  # slots are in order of time: row by row
+        counts = [torch.ones_like(age, dtype=torch.bool)]
+        for step in range(1, n):
+            before = self.offset + slots[-1]
+            ended = self._rows("terminated", before) | self._rows("truncated", before)
+            goes_on = ~ended & (self._rows("aside", before) < 0)  # aside: the environment was started anew
+            counts.append(counts[-1] & goes_on & (age > step * self.envs))
+            slots.append(torch.where(counts[-1], (slots[-1] + self.envs) % self.capacity, slots[-1]))
+        return Window(self._steps(torch.cat(slots, dim=1)), torch.stack(counts, dim=1))
 
-    def gather(self, uniform: Tensor) -> Batch:
-        """The steps (P, B) that numbers in [0, 1) stand for."""
-        cursor, filled = self.position[0], self.position[1]
-        age = (uniform * (filled * self.envs)).long() + 1
-        if self.success_share > 0.0:
-            half = int(uniform.shape[1] * self.success_share)
-            count = self.won_count[:, None]
-            pick = (uniform[:, :half] * count).long()
-            chosen = self.won.gather(1, pick)
-            other = (cursor * self.envs - age[:, :half]) % self.capacity
-            age_won = (cursor * self.envs - chosen)
-            age = torch.cat([torch.where(count > 1000, age_won, age[:, :half]), age[:, half:]], 1)
-        slot = (cursor * self.envs - age) % self.capacity  # slots are in order of time: row by row
+    def _steps(self, slot: Tensor) -> Batch:
+        """What is stored in slots (P, B)."""
         place = self.offset + slot
         terminated = self._rows("terminated", place)
+        if self.truncation_is_terminal:
+            terminated = terminated | self._rows("truncated", place)
         return Batch(
             obs=self._rows("obs", place),
             action=self._rows("action", place),
             reward=self._rows("reward", place),
             next_obs=self._next_obs(slot, place),
-            terminated=terminated | self._rows("truncated", place) if self.truncation_is_terminal else terminated,
+            terminated=terminated,
             slot=slot,
         )
 

@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     next_obs: Tensor  # (P, B, *obs_shape)
     terminated: Tensor  # (P, B) bool, the task ended; a time limit is not in here
     slot: Tensor | None = None  # (P, B) int64, where the host's replay buffer keeps each of them; None: in none
-    discount: Tensor | None = None
+    discount: Tensor | None = None  # (P, B) factor of the value at next_obs; None: γ, as next_obs is one step away
 
 
 class ReplayView(Protocol):

@@ -13,7 +13,7 @@ from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.experiments.values import WHOLE_RUN, typed
 from sasr.run import agent_for
-from sasr.shaping.presets import PRESETS, preset_config
+from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import NONE, SHAPERS, shaper_named
 from sasr.training.config import TrainConfig
 
@@ -78,7 +78,7 @@ class Method:
         agent, agent_config = self.agent, None
         if self.agent_settings:
             agent = _agent_for(task, agent)
-            agent_config = AGENTS[agent].config(**self.agent_settings)
+            agent_config = AGENTS[agent].settings(**self.agent_settings)
         shaper_config, kind = None, shaper_named(self.shaper)
         if kind is not None and self.shaper_settings:
             base = preset_config(self.preset) if self.shaper == "sasr" else kind.config()
@@ -116,7 +116,8 @@ def built_in_methods() -> dict[str, Method]:
     ['sasr', 'sasr', 'none', 'none']
     """
     found = [Method(name="sasr", shaper="sasr")]
-    found += [Method(name=f"sasr-{preset}", shaper="sasr", preset=preset) for preset in PRESETS if preset != "auto"]
+    for preset in ("paper", "authors"):
+        found.append(Method(name=f"sasr-{preset}", agent="sac-paper", shaper="sasr", preset=preset))
     found += [Method(name=name, shaper=name) for name in SHAPERS if name != "sasr"]
     found += [Method(name=name, agent="auto" if name == "sac" else name) for name in AGENTS]
     return {method.name: method for method in found}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from sasr.networks.layers import PopulationLinear
+from sasr.networks.layers import NormName, PopulationLinear, normalised
 
 _NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel and stride of each layer (Mnih et al., 2015)
 SMALLEST_SIDE = 36
@@ -76,6 +76,7 @@ class PopulationCNN(nn.Module):
         size: tuple[int, int] = (84, 84),
         generators: Sequence[torch.Generator],
         device: torch.device,
+        norm: NormName = "none",
     ) -> None:
         """Draw the first weights.
 
@@ -85,6 +86,7 @@ class PopulationCNN(nn.Module):
             size: Height and width of a picture.
             generators: One on the CPU for each of the N networks.
             device: Where the weights will be.
+            norm: Layer normalisation before the last ReLU, or none.
         """
         super().__init__()
         if min(size) < SMALLEST_SIDE:
@@ -92,7 +94,7 @@ class PopulationCNN(nn.Module):
                 f"size={size} is too small a picture for three convolutions: give at least {SMALLEST_SIDE} pixels "
                 "each way, or flatten it for a perceptron"
             )
-        self.channels, self.features = channels, features
+        self.channels, self.features, self.norm = channels, features, norm
         layers, inputs, (height, width) = [], channels, size
         for outputs, kernel, stride in _NATURE:
             layers.append(
@@ -113,5 +115,5 @@ class PopulationCNN(nn.Module):
         x = x.to(self.dense.weight.dtype) * scale
         for layer in self.layers:
             x = layer(x).relu()
-        features: Tensor = self.dense(x.flatten(2)).relu()
+        features: Tensor = normalised(self.dense(x.flatten(2)), self.norm).relu()
         return features

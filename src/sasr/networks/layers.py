@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +14,8 @@ from sasr.errors import unknown_name
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
 """What may stand between the layers of a perceptron."""
-NORMS = ("none", "layer")
-"""What may come before it."""
+NormName = Literal["layer", "none"]
+"""What may come before it: layer normalisation without parameters, or nothing."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ class PopulationMLP(nn.Module):
         generators: Sequence[torch.Generator],
         device: torch.device,
         activation: str = "relu",
-        norm: str = "none",
+        norm: NormName = "none",
     ) -> None:
         """Draw the first weights.
 
@@ -122,9 +123,7 @@ class PopulationMLP(nn.Module):
 
     def _between(self, x: Tensor) -> Tensor:
         """What stands between two layers."""
-        if self.norm == "layer":
-            x = layer_norm(x, x.shape[-1:])
-        return ACTIVATIONS[self.activation](x)
+        return ACTIVATIONS[self.activation](normalised(x, self.norm))
 
     def matrices(self) -> tuple[list[Tensor], list[Tensor]]:
         """Weights (N, inputs, outputs) and biases (N, outputs) of the layers."""
@@ -141,10 +140,15 @@ def runs_one_by_one(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
+def normalised(x: Tensor, norm: NormName) -> Tensor:
+    """Rows (…, features) with mean 0 and variance 1, or as they are."""
+    return layer_norm(x, x.shape[-1:]) if norm == "layer" else x
+
+
 def check_norm(norm: str) -> None:
-    """Raise unless it is one of `NORMS`."""
-    if norm not in NORMS:
-        raise unknown_name("normalisation", norm, NORMS)
+    """Raise unless it is a `NormName`."""
+    if norm not in get_args(NormName):
+        raise unknown_name("normalisation", norm, get_args(NormName))
 
 
 @torch.no_grad()

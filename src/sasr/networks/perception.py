@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sasr.experience.spaces import state_width
 from sasr.networks.convolution import SMALLEST_SIDE, PopulationCNN
-from sasr.networks.layers import PopulationLinear, PopulationMLP
+from sasr.networks.layers import NormName, PopulationLinear, PopulationMLP
 
 
 def picture_axes(space: gym.Space[Any]) -> tuple[int, int, int] | None:
@@ -48,6 +48,7 @@ class PopulationNet(nn.Module):
         features: int = 512,
         generators: Sequence[torch.Generator],
         device: torch.device,
+        norm: NormName = "none",
     ) -> None:
         """Draw the first weights.
 
@@ -59,13 +60,14 @@ class PopulationNet(nn.Module):
             features: Width of the one hidden layer after the convolutions.
             generators: One on the CPU for each of the N networks.
             device: Where the weights will be.
+            norm: Layer normalisation before a ReLU between fully connected layers, or none.
         """
         super().__init__()
         self.shape = (state_width(space),) if space.shape is None else tuple(space.shape)
         self.axes = picture_axes(space)
         if self.axes is None:
             widths = (state_width(space), *hidden, outputs)
-            self.net: nn.Module = PopulationMLP(widths, generators=generators, device=device)
+            self.net: nn.Module = PopulationMLP(widths, generators=generators, device=device, norm=norm)
             return
         channel, height, width = self.axes
         encoder = PopulationCNN(
@@ -74,6 +76,7 @@ class PopulationNet(nn.Module):
             size=(self.shape[height], self.shape[width]),
             generators=generators,
             device=device,
+            norm=norm,
         )
         head = PopulationLinear(features, outputs, generators=generators, device=device)
         self.net = nn.Sequential(encoder, head)

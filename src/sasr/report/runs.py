@@ -74,11 +74,12 @@ def method_name(config: Mapping[str, Any]) -> str:
     ('sasr-authors', 'td3')
     """
     shaper, agent, preset = config.get("shaper", "sasr"), config.get("agent", "auto"), config.get("preset", "auto")
-    usual = agent in ("auto", "sac")
     if shaper == "none":
-        return "sac" if usual else str(agent)
-    name = f"{shaper}-{preset}" if shaper == "sasr" and preset != "auto" else str(shaper)
-    return name if usual else f"{name}+{agent}"
+        return "sac" if agent == "auto" else str(agent)
+    if shaper == "sasr" and preset != "auto":
+        name = f"sasr-{preset}"
+        return name if agent == "sac-paper" else f"{name}+{agent}"
+    return str(shaper) if agent in ("auto", "sac") else f"{shaper}+{agent}"
 
 
 def read_maps(folder: Path) -> Maps | None:

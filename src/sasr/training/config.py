@@ -24,7 +24,7 @@ class TrainConfig:
     task: str
     """A task's name, or any Gymnasium id."""
     agent: str = "auto"
-    """sac, td3, sac_discrete or ppo; auto is SAC, in its discrete form where actions are discrete."""
+    """sac, sac-paper, td3, sac_discrete or ppo; auto is sac, or sac_discrete where actions are discrete."""
     shaper: str = "sasr"
     """Name of the reward shaper; none is the plain agent."""
     preset: str = "auto"

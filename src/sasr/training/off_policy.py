@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sasr.agents.protocol import Agent
+from sasr.agents.protocol import Agent, check_batch
 from sasr.experience.growing import CheckedModule, check_state
 from sasr.experience.replay import Replay
 from sasr.experience.transition import Batch, Host, PolicyView, Transition
@@ -60,9 +60,9 @@ class OffPolicy:
                     f"{name}={value} is less than batch_size={batch_size}: the first update would have too few steps "
                     "to sample; raise it, or take a smaller batch"
                 )
-        self.agent, self.shaper, self.burn_in, self.envs, self.device = agent, shaper, burn_in, host.envs, host.device
+        self.agent, self.shaper, self.burn_in = agent, shaper, burn_in
+        self.envs, self.device, self.discount = host.envs, host.device, host.discount
         self.replay = Replay(host, capacity=capacity, truncation_is_terminal=truncation_is_terminal)
-        self.replay.success_share = getattr(agent.config, "success_share", 0.0)
         if shaper is not None:
             policy = agent if isinstance(agent, PolicyView) else None
             shaper.bind(dataclasses.replace(host, replay=self.replay, policy=policy))
@@ -103,73 +103,50 @@ class OffPolicy:
         arrived = self._take_in(write=not self.captures_updates or updates == 0)
         figures: dict[str, Tensor] = {}
         for _ in range(updates if len(self.replay) >= self.agent.config.batch_size else 0):
-            kind = self.agent.next_kind()
+            update_actor = self.agent.count_update()
             if self.captures_updates:
                 # Observations kept aside move when their store grows; a graph that reads them is captured anew.
-                key = (kind, len(arrived), self.replay.finals.data_ptr())
-                figures |= self._update(key, *arrived, given=(kind,))
+                key = (update_actor, len(arrived), self.replay.finals.data_ptr())
+                figures |= self._update(key, *arrived, given=(update_actor,))
                 arrived = ()
             else:
-                figures |= self.update(kind)
+                figures |= self.update(update_actor)
         if arrived:
             self._write("write", *arrived)
         self.onlooker.show()
         return figures
 
-    def update(self, kind: int, *arrived: Tensor) -> dict[str, Tensor]:
+    def update(self, update_actor: bool, *arrived: Tensor) -> dict[str, Tensor]:
         """One update, nothing but tensor work, after a step that has arrived is written; figures to log, each (P,)."""
         if arrived:
             self.replay.write(*arrived)
-        n = getattr(self.agent.config, "n_step", 1)
-        noise = self.agent.draw_noise(self.agent.config.batch_size)
-        if n > 1:
-            return self._update_n(kind, n, noise)
-        batch = self.replay.sample_stored(self.agent.config.batch_size)
-        (bonus, measured), ahead = side_by_side(lambda: self._bonus(batch), lambda: self._look_ahead(batch, noise))
-        with fast_products(self.device):
-            told = self.agent.learn(batch, bonus, ahead, noise, kind)
-        figures = {f"train/{name}": value for name, value in told.items()} | measured
-        if self.shaper is not None:
-            figures |= {f"shaping/{name}": value for name, value in self.shaper.update(batch).items()}
-        return figures
-
-    def _update_n(self, kind: int, n: int, noise: Any) -> dict[str, Tensor]:
-        from sasr.experience.transition import Batch as B_
-        B = self.agent.config.batch_size
-        uniform = self.replay.streams.draw(
-            lambda like, g: torch.rand(like.shape, generator=g, device=like.device, dtype=like.dtype),
-            torch.empty((self.replay.members, B), device=self.device, dtype=torch.float64),
+        config = self.agent.config
+        window = self.replay.sample_windows(config.batch_size, config.n_step)
+        batch, noise = window.batch(self.discount), self.agent.draw_noise(config.batch_size)
+        (bonus, shaping), bootstrap = side_by_side(
+            lambda: self._bonus(window.steps), lambda: self._bootstrap(batch, noise)
         )
-        steps, alive = self.replay.gather_n(uniform, n)
-        bonus, measured = self._bonus(steps)
-        gamma = 0.99
-        weight = alive * gamma ** torch.arange(n, device=self.device)[:, None]
-        P = len(alive)
-        reward = (steps.reward.view(P, n, B) * weight).sum(1)
-        bonus = (bonus.view(P, n, B) * weight).sum(1)
-        count = alive.sum(1)
-        last = (count - 1) * B + torch.arange(B, device=self.device)
-        index = last[..., None].expand(-1, -1, steps.obs.shape[-1])
-        batch = B_(steps.obs[:, :B], steps.action[:, :B], reward, steps.next_obs.gather(1, index), steps.terminated.gather(1, last), steps.slot[:, :B], gamma**count)
-        ahead = self._look_ahead(batch, noise)
+        bonus = window.total(bonus, self.discount)
+        check_batch(batch, bonus)
         with fast_products(self.device):
-            told = self.agent.learn(batch, bonus, ahead, noise, kind)
-        figures = {f"train/{name}": value for name, value in told.items()} | measured
+            training = self.agent.learn(batch, bonus, bootstrap, noise, update_actor)
+        figures = {f"train/{name}": value for name, value in training.items()} | shaping
         if self.shaper is not None:
-            figures |= {f"shaping/{name}": value for name, value in self.shaper.update(steps).items()}
+            figures |= {f"shaping/{name}": value for name, value in self.shaper.update(window.first()).items()}
         return figures
 
-    def _bonus(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """What the shaper adds, (P, B), and figures about it."""
+    def _bonus(self, steps: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """What the shaper adds to each step's reward, and figures about it."""
         if self.shaper is None:
-            return torch.zeros_like(batch.reward), {}
-        bonus = self.shaper.shape(batch)
-        share = share_of_bonus(batch.reward, bonus)
+            return torch.zeros_like(steps.reward), {}
+        bonus = self.shaper.shape(steps)
+        check_batch(steps, bonus)
+        share = share_of_bonus(steps.reward, bonus)
         return bonus, {"shaping/bonus_mean": bonus.mean(1), "shaping/bonus_share": share}
 
-    def _look_ahead(self, batch: Batch, noise: Any) -> Tensor:
+    def _bootstrap(self, batch: Batch, noise: Any) -> Tensor:
         with fast_products(self.device):
-            return self.agent.look_ahead(batch, noise)
+            return self.agent.bootstrap(batch, noise)
 
     def store(self, step: Transition) -> None:
         """Take a step; it goes into the replay buffer in the next `learn`, when the environments are busy again."""

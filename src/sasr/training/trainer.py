@@ -306,7 +306,7 @@ def make_learner(
     wish = getattr(getattr(shaper, "config", None), "truncation_is_terminal", False)
     terminal = wish if asked is None else asked
     if kind.on_policy:
-        agent = kind.make(host, with_value_heads(config.agent_config or kind.config(), shaper))
+        agent = kind.make(host, with_value_heads(config.agent_config or kind.settings(), shaper))
         if config.steps <= agent.steps_per_rollout:
             raise ValueError(
                 f"steps={config.steps} ends before anything is learned from a first rollout of "
