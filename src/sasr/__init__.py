@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from sasr.evidence.bandwidth import LinearSchedule
     from sasr.experience.transition import Batch, Host, Transition
     from sasr.run import Run, load, resume, train
+    from sasr.shaping.base import RewardShaper, Shaper
     from sasr.shaping.checks import check_shaper
     from sasr.shaping.diagnosis import Diagnosis, diagnose
     from sasr.shaping.presets import SasrConfig
-    from sasr.shaping.protocol import RewardShaper
     from sasr.shaping.sasr import SASR
 
 __version__ = "0.1.0"
@@ -27,6 +27,7 @@ __all__ = [
     "RewardShaper",
     "Run",
     "SasrConfig",
+    "Shaper",
     "Transition",
     "__version__",
     "check_shaper",
@@ -43,9 +44,10 @@ _HOME = {
     "Diagnosis": "shaping.diagnosis",
     "Host": "experience.transition",
     "LinearSchedule": "evidence.bandwidth",
-    "RewardShaper": "shaping.protocol",
+    "RewardShaper": "shaping.base",
     "Run": "run",
     "SasrConfig": "shaping.presets",
+    "Shaper": "shaping.base",
     "Transition": "experience.transition",
     "check_shaper": "shaping.checks",
     "diagnose": "shaping.diagnosis",

@@ -46,6 +46,14 @@ class MemberStreams(nn.Module):
             return sampler(parameter, self.generators[0])
         return torch.stack([sampler(own, g) for own, g in zip(parameter, self.generators, strict=True)])
 
+    def normal(self, like: Tensor) -> Tensor:
+        """Standard normal numbers of the shape of a (P, …) tensor, on its device."""
+        return self.draw(lambda row, g: torch.randn(row.shape, generator=g, device=row.device), like)
+
+    def uniform(self, like: Tensor) -> Tensor:
+        """Uniform numbers in [0, 1) of the shape of a (P, …) tensor, on its device."""
+        return self.draw(lambda row, g: torch.rand(row.shape, generator=g, device=row.device), like)
+
     def get_extra_state(self) -> Tensor:
         """Generator states, (G, bytes) uint8: a tensor, so that a checkpoint needs no pickle."""
         return torch.stack([g.get_state().cpu() for g in self.generators])

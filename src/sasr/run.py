@@ -21,7 +21,7 @@ from sasr.records.metrics import Event, Kind, MetricsFile, read_metrics
 from sasr.records.policy import Policy, load_policy
 from sasr.records.success_map import SuccessMap
 from sasr.records.tensorboard import TensorBoard
-from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.base import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.tasks import make
 from sasr.tasks.catalogue import VARIANTS, full_id

@@ -6,7 +6,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
-from sasr import Batch, Host, RewardShaper, Transition
+from sasr import Batch, Host, RewardShaper, Shaper, Transition
 from sasr.agents import Ppo, PpoConfig
 from sasr.training import OnPolicy
 from sasr.training.accelerate import Mode
@@ -60,22 +60,21 @@ def go_on(learner: OnPolicy, walk: Walk, steps: int) -> None:
         learner.store(walk.step(action))
 
 
-class Novelty:
+class Novelty(Shaper):
     """A shaper whose bonus is easily computed, and which remembers what it was shown."""
 
     separate_stream = True
 
     def __init__(self) -> None:
+        super().__init__()
         self.observed: list[Transition] = []
         self.shaped: list[tuple[int, Batch]] = []
         self.updated: list[Batch] = []
 
-    def bind(self, host: Host) -> None: ...
+    def make(self, host: Host) -> None: ...
 
     def observe(self, step: Transition) -> None:
         self.observed.append(step)
-
-    def release(self, slots: Tensor) -> None: ...
 
     def shape(self, batch: Batch) -> Tensor:
         self.shaped.append((len(self.observed), Batch(*(part.clone() for part in batch if part is not None))))
@@ -88,8 +87,3 @@ class Novelty:
     def update(self, batch: Batch) -> dict[str, Tensor]:
         self.updated.append(batch)
         return {}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {}
-
-    def load_state_dict(self, state_dict: dict[str, Tensor]) -> None: ...

@@ -293,7 +293,7 @@ def test_a_refused_step_is_not_stored() -> None:
     buffer = sac(steps=60, **shaped()).replay_buffer
     position, rewards = buffer.pos, buffer.rewards.copy()
     obs = np.array([[np.nan, 0.0]], np.float32)
-    with pytest.raises(ValueError, match="obs of member 0"):
+    with pytest.raises(ValueError, match="obs of seed "):
         buffer.add(obs, obs, np.zeros((1, 1)), np.zeros(1), np.zeros(1), [{}])
     assert buffer.pos == position
     assert np.array_equal(buffer.rewards, rewards)

@@ -337,7 +337,7 @@ def test_a_step_that_is_not_finite_is_refused_and_changes_nothing(bad: float, fi
     step = make_step(torch.randn(2, 2, 3))
     broken = getattr(step, field).clone()
     broken[(1, 0, 2)[: broken.dim()]] = bad
-    message = "reward of member 1, environment 0" if field == "reward" else f"{field} of member 1 .* in dimension 2"
+    message = f"{field} of seed 2, environment 0 is .* in dimension"
     with pytest.raises(ValueError, match=message):
         shaper.observe(step._replace(**{field: broken}))
     assert all(torch.equal(value, shaper.state_dict()[key]) for key, value in before.items())
@@ -347,9 +347,9 @@ def test_wrong_widths_devices_and_empty_trajectories_are_named(bound: Bound) -> 
     shaper = bound("auto", k=3)
     with pytest.raises(ValueError, match="obs has 4 features, but this shaper was bound to 3"):
         shaper.observe(make_step(torch.zeros(1, 1, 4)))
-    with pytest.raises(ValueError, match=r"leading axes \(2, 1\), expected \(members, envs\) = \(1, 1\)"):
+    with pytest.raises(ValueError, match=r"leading axes \(2, 1\), expected \(seeds, environments\) = \(1, 1\)"):
         shaper.observe(make_step(torch.zeros(2, 1, 3)))
-    with pytest.raises(ValueError, match="1 members of 4 features"):
+    with pytest.raises(ValueError, match="1 seeds of 4 features"):
         shaper.shape(make_batch(torch.zeros(1, 5, 4)))
     with pytest.raises(
         ValueError, match=r"batch is on meta, but this shaper was bound to cpu; move it with \.to\('cpu'\)"

@@ -358,7 +358,7 @@ def test_runs_of_rewards_are_those_that_a_list_shows(episodes: list[tuple[list[f
 def test_runs_end_where_an_episode_was_dropped_and_wait_where_a_step_is_not_valid(bound: Bound) -> None:
     shaper = bound(paid_end="lost")
     rewards(shaper, 1.0, end=None)
-    shaper.drop_episodes(torch.tensor([[True]]))
+    shaper.interrupt(torch.tensor([[True]]), None)
     rewards(shaper, 1.0, end=None)
     assert int(shaper.reward_runs.went_on) == 0
     shaper.observe(make_step(torch.zeros(1, 1, 2), reward=0.0, valid=torch.tensor([[False]])))

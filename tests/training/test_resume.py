@@ -12,6 +12,7 @@ import torch
 from sasr.agents.ppo import PpoConfig
 from sasr.agents.sac_discrete import SacDiscreteConfig
 from sasr.agents.td3 import Td3Config
+from sasr.shaping.rivals.rnd import RndConfig
 from sasr.training import TrainConfig, Trainer
 from sasr.training.trainer import CHECKPOINTS
 
@@ -102,8 +103,9 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path):
     assert again.events == first.events
 
 
-def test_an_episode_that_cannot_be_played_again_restarts_and_is_told(tmp_path):
-    config = config_of(task="Forgetful-v0", environments=2, **shaped("auto"))
+@pytest.mark.parametrize("checkpoint_replay", [True, False])
+def test_an_episode_that_cannot_be_played_again_restarts_and_is_told(tmp_path, checkpoint_replay):
+    config = config_of(task="Forgetful-v0", environments=2, checkpoint_replay=checkpoint_replay, **shaped("auto"))
     run(config, tmp_path, stop_at=138)
     recorder = Everything(stop_at=140)
     with Trainer(config, folder=tmp_path, recorder=recorder) as trainer:
@@ -143,11 +145,10 @@ def _forged(saved):
     return saved | {"0.check": saved["0.check"] + 1}
 
 
-def test_a_shaper_without_a_way_to_drop_episodes_is_told_that_they_were_cut(tmp_path):
-    config = config_of(task="Forgetful-v0", **shaped("auto"))
+def test_other_shapers_see_interrupted_episodes_as_cut_by_a_time_limit(tmp_path):
+    config = config_of(task="Forgetful-v0", shaper="rnd", shaper_config=RndConfig(hidden=(8,), outputs=2))
     run(config, tmp_path, stop_at=110)
     with Trainer(config, folder=tmp_path) as trainer:
-        trainer.learner.shaper.drop_episodes = None
         assert trainer.resume()
         assert trainer.learner.onlooker.unseen.truncated.all()
         assert not trainer.learner.replay.truncated[:, trainer.learner.replay.cursor - 1].all()

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
-from sasr.shaping.options import foreign_option
+from sasr.shaping.settings import foreign_option
 
 PARTS = ("agent", "shaper")
 

@@ -12,9 +12,13 @@ from torch import Tensor, nn
 class CheckedModule(nn.Module):
     """A module that takes a saved state whole or not at all."""
 
+    def check_state(self, state_dict: Mapping[str, Any]) -> None:
+        """Raise a ValueError if a saved state does not fit; changes nothing."""
+        check_state(self, state_dict)
+
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Continue from a saved state; one that does not fit is refused before anything changes."""
-        check_state(self, state_dict)
+        self.check_state(state_dict)
         return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
 

@@ -290,7 +290,7 @@ class SASRCallback(BaseCallback):
 
     def _on_training_start(self) -> None:
         self.buffer = self._find_buffer()
-        host = self.buffer.shaper._bound()
+        host = self.buffer.shaper.bound
         gamma = self.model.gamma  # type: ignore[attr-defined]
         config = self.buffer.shaper.config
         if (config.absorbing or config.potential) and host.discount != gamma:

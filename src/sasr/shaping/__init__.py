@@ -1,10 +1,10 @@
 """From counts to shaped rewards."""
 
+from sasr.shaping.base import RewardShaper, Shaper
 from sasr.shaping.beta import beta_draw, beta_mean
 from sasr.shaping.checks import check_shaper
 from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest
 from sasr.shaping.presets import PRESETS, SasrConfig, preset_config
-from sasr.shaping.protocol import RewardShaper
 from sasr.shaping.sasr import SASR
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Diagnosis",
     "RewardShaper",
     "SasrConfig",
+    "Shaper",
     "beta_draw",
     "beta_mean",
     "check_shaper",

@@ -15,7 +15,7 @@ from torch import Tensor
 from sasr.experience.replay import Replay
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.randomness import MemberStreams
-from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.base import RewardShaper, adapt
 
 MEMBERS, ENVS, BATCH, STEPS = 3, 2, 8, 40
 OBSERVATION = gym.spaces.Box(-5.0, 5.0, (4,), np.float32)
@@ -116,10 +116,11 @@ class _Policy:
 
 
 def _bound(unbound: RewardShaper) -> RewardShaper:
-    shaper = copy.deepcopy(unbound)
+    shaper = adapt(copy.deepcopy(unbound))
     host = Host(observation_space=OBSERVATION, action_space=ACTION, seeds=(1, 2, 3), envs=ENVS, policy=_Policy())
-    on_policy = bool(getattr(shaper, "separate_stream", False))  # such a host has no replay buffer
-    shaper.bind(host if on_policy else dataclasses.replace(host, replay=Replay(host, capacity=2 * STEPS * ENVS)))
+    if not shaper.separate_stream:  # which is for agents without a replay buffer
+        host = dataclasses.replace(host, replay=Replay(host, capacity=2 * STEPS * ENVS))
+    shaper.bind(host)
     return shaper
 
 

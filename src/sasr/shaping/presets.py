@@ -17,10 +17,10 @@ from sasr.evidence.ledger import Scaling
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
 from sasr.experience.weighting import WeightingName
-from sasr.shaping.options import foreign_option
 from sasr.shaping.reward_range import RangeRule
 from sasr.shaping.reward_runs import PaidEnd
 from sasr.shaping.reward_scale import RewardScaleName
+from sasr.shaping.settings import foreign_option
 
 DrawName = Literal["state", "episode"]
 WeightRule = Literal["fixed", "failures"]

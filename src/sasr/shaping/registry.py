@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sasr.errors import unknown_name
+from sasr.shaping.base import RewardShaper
 from sasr.shaping.presets import SasrConfig
-from sasr.shaping.protocol import RewardShaper
 from sasr.shaping.rivals.drnd import DRND, DrndConfig
 from sasr.shaping.rivals.explo import Explo, ExploConfig
 from sasr.shaping.rivals.explors import ExploRS, ExplorsConfig

@@ -14,26 +14,23 @@ from sasr.evidence.features import RandomFeatures
 from sasr.evidence.kernels import kernel_named
 from sasr.evidence.ledger import Ledger
 from sasr.evidence.normaliser import StateNormaliser
-from sasr.experience.growing import CheckedModule
 from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
 from sasr.experience.retention import RETENTION, Balance
 from sasr.experience.segments import Segment, Segmenter
-from sasr.experience.spaces import action_width, flatten_actions, state_dtype, state_width
+from sasr.experience.spaces import action_width, state_dtype
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.experience.weighting import discounted_weights
 from sasr.randomness import MemberStreams
+from sasr.shaping.base import CPU, Shaper, check_finite, check_width
 from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
 from sasr.shaping.episode_draws import EpisodeDraws
 from sasr.shaping.presets import SasrConfig, preset_config
-from sasr.shaping.refusals import check_device, check_rewards, check_shape, check_slots, check_states
 from sasr.shaping.reward_range import ObservedRange
 from sasr.shaping.reward_runs import RewardRuns
 from sasr.shaping.reward_scale import RewardScale
 
-CPU = torch.device("cpu")
 
-
-class SASR(CheckedModule):
+class SASR(Shaper):
     """Self-adaptive success-rate reward shaping for a population of P members.
 
     >>> shaper = SASR(preset="paper", reward_weight=0.3)
@@ -56,18 +53,15 @@ class SASR(CheckedModule):
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
         self.config = dataclasses.replace(config, **overrides) if config else preset_config(preset, **overrides)
-        self.host: Host | None = None
         self.weighted = self.config.weighting != "uniform"
+        self.truncation_is_terminal = self.config.truncation_is_terminal
         self.capturable = self.config.estimator != "exact"  # exact counts read as many states as there are
 
     # ---------------------------------------------------------------- set-up
 
-    def bind(self, host: Host) -> None:
-        """Take on a host's spaces, seeds and device; a shaper serves one host."""
-        if self.host is not None:
-            raise RuntimeError("this shaper is bound to a host already; make a new SASR for another one")
-        config, device, members = self.config, host.device, host.members
-        self.obs_width = k = state_width(host.observation_space)
+    def make(self, host: Host) -> None:
+        """Make the evidence and what fills it."""
+        config, device, members, k = self.config, host.device, host.members, self.obs_width
         if config.state_action:
             k += action_width(host.action_space)
         dtype = torch.float32 if config.state_action else state_dtype(host.observation_space)
@@ -102,7 +96,6 @@ class SASR(CheckedModule):
         self.observed_range = ObservedRange(host, reward_above=above) if config.range_rule == "observed" else None
         self.reward_scale = RewardScale(unit, host, reward_above=above) if unit != "fixed" else None
         self.reward_runs = RewardRuns(end, host, reward_above=above) if end != "goal" else None
-        self.host = host  # last: a host that was refused above leaves the shaper free for another
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
         if self.config.storage == "own":
@@ -152,7 +145,7 @@ class SASR(CheckedModule):
 
         Under state_action=True each row is a state with its action appended.
         """
-        host = self._bound()
+        host = self.bound
         if self.config.storage == "flags":
             raise ValueError("storage='flags' can only count states that are in the replay buffer; use storage='own'")
         if not 0 <= member < host.members:
@@ -160,7 +153,8 @@ class SASR(CheckedModule):
         if len(states) == 0:
             raise ValueError("a trajectory of 0 states can't be counted; give at least one state, shape (T, k)")
         flat = states.flatten(1).to(CPU)
-        check_states("trajectory", flat[None], width=self.width)
+        check_width("trajectory", flat, self.width)
+        check_finite("trajectory", flat[None], seeds=(host.seeds[member],), axis="row")
         everyone = torch.zeros((host.members, *flat.shape), dtype=flat.dtype)
         everyone[member] = flat
         valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
@@ -172,15 +166,19 @@ class SASR(CheckedModule):
     def release(self, slots: Tensor) -> None:
         """Forget replay slots (P, E) that the host is about to overwrite; only needed with storage='flags'."""
         if self.config.storage == "flags":
-            for member, own in enumerate(slots.tolist()):
-                for slot in own:
+            for member, released in enumerate(slots.tolist()):
+                for slot in released:
                     self.ledger.release(member, slot)
 
-    def drop_episodes(self, broken: Tensor) -> None:
-        """Forget episodes (P, E) that ended without an end: how they would have gone on, nobody knows."""
-        self.segmenter.drop(broken)
+    def interrupt(self, interrupted: Tensor, step: Transition | None) -> Transition | None:
+        """Forget the interrupted episodes (P, E) and their last step: whether they would have succeeded is unknown."""
+        self.segmenter.drop(interrupted)
         if self.reward_runs is not None:
-            self.reward_runs.drop(broken)
+            self.reward_runs.drop(interrupted)
+        if step is None:
+            return None
+        valid = torch.ones_like(interrupted) if step.valid is None else step.valid
+        return step._replace(valid=valid & ~interrupted)
 
     @torch.no_grad()
     def lose_replay(self) -> None:
@@ -200,7 +198,7 @@ class SASR(CheckedModule):
         weight = None
         if self.weighted and segment.success:
             weight = discounted_weights(kept, segment.last_hit, self.config.weight_discount)
-        on_cpu = self._bound().device == CPU  # where there are no launches to save
+        on_cpu = self.bound.device == CPU  # where there are no launches to save
         self.ledger.add(member, outcome, steps[kept], weight, absorb=None if on_cpu else self.absorb)
 
     def absorb(self, rows: Tensor, place: Tensor) -> None:
@@ -257,7 +255,7 @@ class SASR(CheckedModule):
 
         Without it a negative range rewards dying early, and a positive one lingering beside the goal.
         """
-        gamma = self._bound().discount
+        gamma = self.bound.discount
         won = batch.reward > self.config.reward_above
         low, high = self._range()
         if self.reward_runs is not None:
@@ -272,7 +270,7 @@ class SASR(CheckedModule):
         """
         both = batch._replace(obs=torch.cat([batch.obs, batch.next_obs], dim=1))
         here, after = self.scale(self.success_rate(both)).chunk(2, dim=1)
-        return self._bound().discount * torch.where(batch.terminated.bool(), 0.0, after) - here
+        return self.bound.discount * torch.where(batch.terminated.bool(), 0.0, after) - here
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """Nothing to train; the size of the evidence and what is in force, each (P,)."""
@@ -310,44 +308,36 @@ class SASR(CheckedModule):
 
     def check(self, step: Transition) -> None:
         """Raise a ValueError that names the member and dimension if `step` can't be counted; changes nothing."""
-        host = self._bound()
-        check_shape(step, host)
+        super().check(step)
         if self.config.storage == "flags":
-            check_slots(step, host, longest=int(self.segmenter.length.max()))
-        check_states("obs", step.obs.flatten(2), width=self.obs_width, valid=step.valid)
-        check_states("next_obs", step.next_obs.flatten(2), width=self.obs_width, valid=step.valid)
-        check_rewards(step.reward)
+            self._check_slots(step)
+
+    def _check_slots(self, step: Transition) -> None:
+        """Raise a ValueError unless the step and the episodes under way can be marked in the replay buffer."""
+        if step.slot is None:
+            raise ValueError("storage='flags' needs the replay slot of every step; set Transition.slot")
+        host = self.bound
+        assert host.replay is not None
+        rows = host.replay.capacity // host.envs
+        if int(self.segmenter.length.max()) >= rows:
+            raise ValueError(
+                f"an episode of more than {rows} steps does not fit the replay buffer, whose flags are evidence; "
+                "make the buffer larger, or use storage='own'"
+            )
 
     def _batch_states(self, batch: Batch) -> Tensor:
-        host = self._bound()
-        check_device("batch", batch.obs.device, host.device)
-        states = self._states(batch.obs, batch.action)
-        if states.shape[0] != host.members or states.shape[-1] != self.width:
-            raise ValueError(
-                f"batch has {states.shape[0]} members of {states.shape[-1]} features, but this shaper was bound to "
-                f"{host.members} of {self.width}"
-            )
-        return states
+        self.check_batch(batch)
+        return self._states(batch.obs, batch.action)
 
     def _states(self, obs: Tensor, action: Tensor) -> Tensor:
         """What the kernel compares, (P, n, k): states, or states with actions."""
         flat = obs.flatten(2)
         if not self.config.state_action:
             return flat
-        return torch.cat([flat.float(), flatten_actions(self._bound().action_space, action, 2)], dim=-1)
+        return torch.cat([flat.float(), self.flat_actions(action)], dim=-1)
 
     def _read_replay(self, member: int, slots: Tensor) -> Tensor:
-        replay = self._bound().replay
+        replay = self.bound.replay
         assert replay is not None
         obs, action = replay.read(member, slots)
         return self._states(obs[None], action[None])[0]
-
-    def _bound(self) -> Host:
-        if self.host is None:
-            raise RuntimeError("this shaper is not bound to a host yet; call shaper.bind(Host(...)) first")
-        return self.host
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Continue from a saved state; one that does not fit is refused before anything changes."""
-        self._bound()
-        return super().load_state_dict(state_dict, strict=strict, assign=assign)

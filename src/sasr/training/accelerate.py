@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sasr.errors import unknown_name
 from sasr.randomness import MemberStreams
+from sasr.shaping.base import Shaper
 
 Mode = Literal["auto", "eager", "compile", "graph"]
 MODES: tuple[Mode, ...] = ("auto", "eager", "compile", "graph")
@@ -159,13 +160,11 @@ def side_by_side(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]
     return one, two
 
 
-def capture_absorb(shaper: object) -> list[Captured[Any]]:
-    """Capture the tensor work that a shaper does for each step, where it has put it in a method `absorb`."""
-    if not hasattr(shaper, "absorb"):
-        return []
+def capture_absorb(shaper: Shaper) -> Captured[None]:
+    """Put the tensor work that a shaper does for each step into a CUDA graph."""
     captured = Captured(shaper.absorb, generators_of([shaper]))
-    setattr(shaper, "absorb", functools.partial(captured, "absorb"))  # noqa: B010 (not in the protocol)
-    return [captured]
+    shaper.absorb = functools.partial(captured, "absorb")  # type: ignore[method-assign]
+    return captured
 
 
 class Crossing:

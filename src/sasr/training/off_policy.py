@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from sasr.agents.protocol import Agent, check_batch
-from sasr.experience.growing import CheckedModule, check_state
+from sasr.experience.growing import CheckedModule
 from sasr.experience.replay import Replay
 from sasr.experience.transition import Batch, Host, PolicyView, Transition
-from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.base import RewardShaper, adapt
 from sasr.training.accelerate import (
     Captured,
     Fetched,
@@ -60,13 +60,13 @@ class OffPolicy:
                     f"{name}={value} is less than batch_size={batch_size}: the first update would have too few steps "
                     "to sample; raise it, or take a smaller batch"
                 )
-        self.agent, self.shaper, self.burn_in = agent, shaper, burn_in
+        self.agent, self.shaper, self.burn_in = agent, adapt(shaper), burn_in
         self.envs, self.device, self.discount = host.envs, host.device, host.discount
         self.replay = Replay(host, capacity=capacity, truncation_is_terminal=truncation_is_terminal)
-        if shaper is not None:
+        if self.shaper is not None:
             policy = agent if isinstance(agent, PolicyView) else None
-            shaper.bind(dataclasses.replace(host, replay=self.replay, policy=policy))
-        self.onlooker = Onlooker(shaper)
+            self.shaper.bind(dataclasses.replace(host, replay=self.replay, policy=policy))
+        self.onlooker = Onlooker(self.shaper)
         self.waiting: Transition | None = None
         self._accelerate(resolve(accelerate, host.device))
 
@@ -79,9 +79,9 @@ class OffPolicy:
         self._act, self._write = Fetched(self._act_eagerly, generators_of([self.agent])), Captured(self.replay.write)
         self._update = Captured(self.update, generators_of(parts))
         self._captured: list[Captured[Any]] = [self._act, self._write, self._update]
-        if mode == "graph":
-            self._captured += capture_absorb(self.shaper)
-        self.captures_updates = mode == "graph" and getattr(self.shaper, "capturable", self.shaper is None)
+        if mode == "graph" and self.shaper is not None:
+            self._captured.append(capture_absorb(self.shaper))
+        self.captures_updates = mode == "graph" and (self.shaper is None or self.shaper.capturable)
 
     def act(self, obs: Tensor) -> Tensor:
         """Exploring actions (P, E, *action_shape)."""
@@ -183,7 +183,7 @@ class OffPolicy:
         own: dict[str, Any] = {"agent": self.agent, "shaper": self.shaper, "replay": self.replay}
         for name, part in own.items():
             if name in saved and isinstance(part, CheckedModule):
-                check_state(part, saved[name])
+                part.check_state(saved[name])
         self.waiting = None
         self.agent.load_state_dict(saved["agent"])
         self.onlooker.load(saved)

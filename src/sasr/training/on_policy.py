@@ -12,7 +12,7 @@ from torch import Tensor
 from sasr.agents.ppo import Minibatch, Ppo, PpoConfig
 from sasr.experience.rollouts import Rollouts
 from sasr.experience.transition import Batch, Host, Transition
-from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.base import RewardShaper, Shaper, adapt
 from sasr.training.accelerate import (
     Captured,
     Fetched,
@@ -66,11 +66,11 @@ class OnPolicy:
         """
         if agent.heads == 2 and shaper is None:
             raise ValueError("value_heads=2 is for a shaper's bonus, but there is no shaper; name one, or use one head")
-        self.agent, self.shaper, self.envs, self.device = agent, shaper, host.envs, host.device
+        self.agent, self.shaper, self.envs, self.device = agent, adapt(shaper), host.envs, host.device
         self.truncation_is_terminal = truncation_is_terminal
         self.rollouts = Rollouts(host, rows=agent.rows)
-        if shaper is not None:
-            shaper.bind(host)
+        if self.shaper is not None:
+            self.shaper.bind(host)
         P, N, config = host.members, agent.steps_per_rollout, agent.config
         # What is learned from, at places that a captured graph can rely on.
         self.advantage = torch.zeros((P, N), device=host.device)
@@ -79,7 +79,7 @@ class OnPolicy:
         self.order = torch.zeros(order, dtype=torch.int64, device=host.device)
         self.turn = torch.zeros(1, dtype=torch.int64, device=host.device)
         self.acted: Acted | None = None
-        self.onlooker = Onlooker(shaper)
+        self.onlooker = Onlooker(self.shaper)
         self._accelerate(resolve(accelerate, host.device))
 
     def _accelerate(self, mode: Mode) -> None:
@@ -91,9 +91,9 @@ class OnPolicy:
         self._act, self._write = Fetched(self._act_eagerly, generators_of([self.agent])), Captured(self.rollouts.write)
         self._update = Captured(self.update, generators_of(parts))
         self._captured: list[Captured[Any]] = [self._act, self._write, self._update]
-        if mode == "graph":
-            self._captured += capture_absorb(self.shaper)
-        self.captures_updates = mode == "graph" and getattr(self.shaper, "capturable", self.shaper is None)
+        if mode == "graph" and self.shaper is not None:
+            self._captured.append(capture_absorb(self.shaper))
+        self.captures_updates = mode == "graph" and (self.shaper is None or self.shaper.capturable)
 
     # ------------------------------------------------------------------- act
 
@@ -226,14 +226,11 @@ class OnPolicy:
         self.onlooker.cut(broken)
 
 
-def with_value_heads(config: PpoConfig, shaper: RewardShaper | None) -> PpoConfig:
-    """Settings with the number of value heads decided: two for a shaper whose bonus is a stream of its own.
-
-    A shaper says so by `separate_stream = True`, its own or its settings'.
-    """
+def with_value_heads(config: PpoConfig, shaper: Shaper | None) -> PpoConfig:
+    """Settings with the number of value heads decided: two for a shaper with a `separate_stream`."""
     if config.value_heads is not None:
         return config
-    separate = any(getattr(own, "separate_stream", False) for own in (shaper, getattr(shaper, "config", None)))
+    separate = shaper is not None and shaper.separate_stream
     return dataclasses.replace(config, value_heads=2 if separate else 1)
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from sasr.experience.transition import Transition
-from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.base import Shaper
 
 
 class Onlooker:
     """Holds the newest step back until the learner has time: showing it fits in while the environments step."""
 
-    def __init__(self, shaper: RewardShaper | None) -> None:
+    def __init__(self, shaper: Shaper | None) -> None:
         self.shaper = shaper
         self.unseen: Transition | None = None
 
@@ -30,24 +29,16 @@ class Onlooker:
             self.unseen = None
 
     def cut(self, broken: Tensor) -> None:
-        """Episodes (P, E) ended without an end: the shaper must not take what follows for more of the same."""
-        if self.unseen is None or not broken.any():
-            return
-        # Told by the step that it has not seen yet: seen now, it would come before updates that it should follow.
-        step, drop = self.unseen, getattr(self.shaper, "drop_episodes", None)
-        if drop is not None:
-            drop(broken)
-            valid = torch.ones_like(broken) if step.valid is None else step.valid
-            self.unseen = step._replace(valid=valid & ~broken)
-        else:
-            self.unseen = step._replace(truncated=step.truncated | broken)
+        """Episodes (P, E) were interrupted: the shaper must not take what follows for more of the same."""
+        # The step held back stays so: observed now, it would come before updates that it should follow.
+        if self.shaper is not None and broken.any():
+            self.unseen = self.shaper.interrupt(broken, self.unseen)
 
     def lose_replay(self) -> None:
         """The replay buffer is empty again; a shaper that marks slots has marks on steps that are gone."""
-        lose = getattr(self.shaper, "lose_replay", None)
-        if lose is not None:
+        if self.shaper is not None:
             self.show()  # the slot of that step is gone too
-            lose()
+            self.shaper.lose_replay()
 
     def save(self) -> dict[str, dict[str, Tensor]]:
         """State of the shaper, and what it has not seen yet."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sasr.agents.registry import agent_named
 from sasr.experience.transition import Host
-from sasr.shaping.protocol import RewardShaper
+from sasr.shaping.base import RewardShaper, adapt
 from sasr.shaping.registry import CUSTOM, shaper_named
 from sasr.shaping.sasr import SASR
 from sasr.tasks.vector import Population
@@ -293,6 +293,7 @@ def make_learner(
     config: TrainConfig, population: Population, shaper: RewardShaper | None, device: torch.device
 ) -> Learner:
     """Agent, experience and shaper as one."""
+    shaper = adapt(shaper)
     host = Host(
         observation_space=population.observation_space,
         action_space=population.action_space,
@@ -303,8 +304,8 @@ def make_learner(
     )
     _, kind = agent_named(config.agent, population.action_space)
     asked = config.truncation_is_terminal
-    wish = getattr(getattr(shaper, "config", None), "truncation_is_terminal", False)
-    terminal = wish if asked is None else asked
+    wanted = shaper is not None and shaper.truncation_is_terminal
+    terminal = wanted if asked is None else asked
     if kind.on_policy:
         agent = kind.make(host, with_value_heads(config.agent_config or kind.settings(), shaper))
         if config.steps <= agent.steps_per_rollout:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from sasr import Host
+from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.drnd import DRND
 from sasr.shaping.rivals.explo import Explo
-from sasr.shaping.rivals.novelty import NoveltyShaper
 from sasr.shaping.rivals.rnd import RND
 from tests.conftest import box
 
@@ -23,7 +23,7 @@ KINDS: dict[str, Any] = {
 }
 
 
-def bind(shaper: NoveltyShaper, k: int = 4, *, space: gym.Space[Any] | None = None, **host: Any) -> Any:
+def bind(shaper: Shaper, k: int = 4, *, space: gym.Space[Any] | None = None, **host: Any) -> Any:
     host = {"seeds": (0,)} | host
     shaper.bind(Host(observation_space=space or box(k), action_space=box(2), **host))
     return shaper

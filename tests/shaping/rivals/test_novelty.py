@@ -130,7 +130,7 @@ def test_a_state_that_is_no_number_is_refused_with_its_place_and_nothing_changes
     before = copy.deepcopy(dict(shaper.state_dict()))
     bad = torch.zeros(2, 2, 3)
     bad[1, 0, 2] = value
-    with pytest.raises(ValueError, match=r"next_obs of member 1, environment 0 is (nan|inf) in dimension 2"):
+    with pytest.raises(ValueError, match=r"next_obs of seed 1, environment 0 is (nan|inf) in dimension 2"):
         shaper.observe(make_step(bad))
     assert all(torch.equal(before[name], own) for name, own in shaper.state_dict().items())
     dead = torch.tensor([[True, True], [False, True]])
@@ -143,11 +143,11 @@ def test_wrong_widths_and_members_are_named(kind: str) -> None:
     shaper = bind(KINDS[kind](), 3, seeds=(0, 1))
     with pytest.raises(ValueError, match="next_obs has 4 features, but this shaper was bound to 3"):
         shaper.observe(make_step(torch.zeros(2, 1, 4)))
-    with pytest.raises(ValueError, match=r"expected \(members, envs\) = \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"expected \(seeds, environments\) = \(2, 1\)"):
         shaper.observe(make_step(torch.zeros(2, 5, 3)))
-    with pytest.raises(ValueError, match=r"batch has 2 members of 5 features.*bound to 2 of 3"):
+    with pytest.raises(ValueError, match=r"batch has 2 seeds of 5 features.*bound to 2 of 3"):
         shaper.shape(make_batch(torch.zeros(2, 8, 5)))
-    with pytest.raises(ValueError, match="batch has 1 members"):
+    with pytest.raises(ValueError, match="batch has 1 seeds"):
         shaper.update(make_batch(torch.zeros(1, 8, 3)))
 
 

@@ -9,14 +9,15 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sasr.experience.transition import Batch, Host
+from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.randomness import MemberStreams
-from sasr.shaping.options import settings_of
-from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
-from sasr.shaping.rivals.novelty import NoveltyShaper, spread
+from sasr.shaping.base import Shaper
+from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread, spread
 from sasr.shaping.rivals.random_network import RandomNetwork
 from sasr.shaping.rivals.rnd import DistillationConfig, draw_mask, make_scale
+from sasr.shaping.rivals.state_vectors import StateVectors
+from sasr.shaping.settings import settings_from
 
 CPU = torch.device("cpu")
 _TINY = 1e-8
@@ -53,7 +54,7 @@ class Terms(NamedTuple):
     inverse_count: Tensor  # that statistic, averaged over the outputs: about 1/n after n visits
 
 
-class DRND(NoveltyShaper):
+class DRND(Shaper):
     """Pays the distance of a predictor to the mean of N random networks, and how little it has averaged over them.
 
     The predictor learns a target drawn anew for each sample. After n visits it is about the mean of n draws, whose
@@ -65,33 +66,43 @@ class DRND(NoveltyShaper):
 
     moments: RunningMoments
     scale: RecentSum | ReturnSpread | TransposedSpread
+    capturable = True
     compilable = ("loss", "novelty")
+    checked = ("next_obs",)
 
     def __init__(self, *, config: DrndConfig | None = None, **options: Any) -> None:
         super().__init__()
-        self.config = settings_of(DrndConfig, config, options)
+        self.config = settings_from(DrndConfig, config, options)
+        self.separate_stream = self.config.separate_stream
 
     def make(self, host: Host) -> None:
         """Draw the targets and the predictor."""
         config, device = self.config, host.device
-        self.pays = config.weight
-        outputs = config.outputs or (512 if self.picture else 64)
+        self.states = StateVectors(host.observation_space, device)
+        width, picture = self.states.width, self.states.picture
+        outputs = config.outputs or (512 if picture else 64)
         init = MemberStreams(host.seeds, "drnd", CPU).generators
-        parts: dict[str, Any] = {"picture": self.picture, "activation": config.activation, "bias": config.bias}
-        of_target = () if self.picture else config.hidden
+        parts: dict[str, Any] = {"picture": picture, "activation": config.activation, "bias": config.bias}
+        of_target = () if picture else config.hidden
         # Network i·P + p is member p's i-th, so that an accelerator evaluates all of them at once.
         many = init * config.targets
-        self.target = RandomNetwork(self.width, of_target, outputs, **parts, generators=many, device=device)
+        self.target = RandomNetwork(width, of_target, outputs, **parts, generators=many, device=device)
         self.target.requires_grad_(False)
-        of_predictor = config.hidden if self.picture else (*config.hidden, *config.hidden[-1:])
-        self.predictor = RandomNetwork(self.width, of_predictor, outputs, **parts, generators=init, device=device)
+        of_predictor = config.hidden if picture else (*config.hidden, *config.hidden[-1:])
+        self.predictor = RandomNetwork(width, of_predictor, outputs, **parts, generators=init, device=device)
         self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
-        self.moments = RunningMoments(host.members, self.width, device)
+        self.moments = RunningMoments(host.members, width, device)
         self.scale = make_scale(config, host)
         # The two terms have different units: the first grows with what the targets say, the second does not. Here
         # they weigh as on the frames of the published runs, whose targets say 2 · 84²/512 in the square.
-        self.unit = 1.0 if self.picture or config.compat else 27.6 * outputs / (2.0 * self.width)
+        self.unit = 1.0 if picture or config.compat else 27.6 * outputs / (2.0 * width)
         self.draw_streams = MemberStreams(host.seeds, "drnd/draw", device)
+
+    @torch.no_grad()
+    def observe(self, step: Transition) -> None:
+        """Take in one step of every environment; a step with a NaN or a wrong width is refused and nothing changes."""
+        self.check(step)
+        self.absorb(step.next_obs, step.valid if step.valid is not None else torch.ones_like(step.terminated))
 
     def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
         """Move the statistics of states and of bonuses on by one step."""
@@ -99,6 +110,12 @@ class DRND(NoveltyShaper):
         self.moments.merge(states, valid)
         if not isinstance(self.scale, RecentSum):
             self.scale.advance(self.bonus(self.terms(states)), valid)
+
+    @torch.no_grad()
+    def shape(self, batch: Batch) -> Tensor:
+        """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
+        self.check_batch(batch)
+        return self.config.weight * self.novelty(self.states(batch.next_obs))
 
     def told(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """What the predictor (P, B, D) and the targets (N, P, B, D) say of states (P, B, width)."""
@@ -130,7 +147,8 @@ class DRND(NoveltyShaper):
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """One step of the predictor; its loss and the bonus's parts, each (P,)."""
-        states = self.batch_states(batch)
+        self.check_batch(batch)
+        states = self.states(batch.next_obs)
         keep = draw_mask(self.draw_streams, states, self.config.trained_share)
         loss, terms = self.loss(states, keep, self._draw_targets(keep))
         self.adam.descend(loss.sum())

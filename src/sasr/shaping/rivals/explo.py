@@ -12,8 +12,10 @@ from torch.nn.functional import avg_pool2d
 
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.randomness import MemberStreams
-from sasr.shaping.options import settings_of
-from sasr.shaping.rivals.novelty import NoveltyShaper, check_positive, check_weight
+from sasr.shaping.base import Shaper
+from sasr.shaping.rivals.ranges import check_positive, check_weight
+from sasr.shaping.rivals.state_vectors import StateVectors
+from sasr.shaping.settings import settings_from
 
 CPU = torch.device("cpu")
 PRIMES = (999_931, 999_953, 999_959, 999_961, 999_979, 999_983)
@@ -52,7 +54,7 @@ class ExploConfig:
             raise ValueError(f"primes={self.primes} has one twice; its two arrays would err together")
 
 
-class Explo(NoveltyShaper):
+class Explo(Shaper):
     """Pays 1/√n for reaching a state whose code was reached n times.
 
     >>> Explo(bits=16).config.weight is None
@@ -66,18 +68,26 @@ class Explo(NoveltyShaper):
     codes: Tensor  # (P,) int64, different codes so far
     held: Tensor  # (P, room, width) the first states, until there are enough of them
     held_valid: Tensor  # (P, room) bool
+    capturable = True
+    checked = ("next_obs",)
 
     def __init__(self, *, config: ExploConfig | None = None, **options: Any) -> None:
         super().__init__()
-        self.config = settings_of(ExploConfig, config, options)
+        self.config = settings_from(ExploConfig, config, options)
 
     def make(self, host: Host) -> None:
         """Draw the projection and clear the table."""
         config, device, P = self.config, host.device, host.members
-        if self.picture:
-            self.width = (self.picture[0] // 2) * (self.picture[1] // 2)
-        bits = config.bits or (256 if self.picture else 64)
-        self.pays = config.weight if config.weight is not None else (2.56 / bits if self.picture else 0.1)
+        self.vectors = StateVectors(host.observation_space, device)
+        self.width, self.weight, default_bits = self.vectors.width, 0.1, 64
+        if self.vectors.picture:
+            self.width = (self.vectors.picture[0] // 2) * (self.vectors.picture[1] // 2)
+            default_bits = 256
+        bits = config.bits or default_bits
+        if self.vectors.picture:
+            self.weight = 2.56 / bits
+        if config.weight is not None:
+            self.weight = config.weight
         init = MemberStreams(host.seeds, "explo", CPU).generators
         drawn = [torch.randn(self.width + 1, bits, generator=g, dtype=torch.float64) for g in init]
         # In float64: a state must have the same code alone and in a batch, whose products round otherwise.
@@ -101,11 +111,12 @@ class Explo(NoveltyShaper):
     @torch.no_grad()
     def observe(self, step: Transition) -> None:
         """Count one step of every environment, or keep it until there are enough to standardise by."""
-        if self.frozen:
-            super().observe(step)
-            return
         self.check(step)
-        valid = (step.valid if step.valid is not None else torch.ones_like(step.terminated)).to(CPU)
+        valid = step.valid if step.valid is not None else torch.ones_like(step.terminated)
+        if self.frozen:
+            self.absorb(step.next_obs, valid)
+            return
+        valid = valid.to(CPU)
         end = self.holds + self.bound.envs
         states = torch.where(valid[..., None], self.states(step.next_obs).to(CPU), 0.0)  # a dead step may hold NaN
         for name, own in (("held", states), ("held_valid", valid)):
@@ -123,7 +134,7 @@ class Explo(NoveltyShaper):
         mean = torch.where(rows, states, 0.0).sum(1, keepdim=True) / seen
         off = torch.where(rows, states - mean, 0.0)
         self.centre.copy_(mean[:, 0])
-        if not self.picture:  # a pixel that hardly ever changes would outweigh all others
+        if not self.vectors.picture:  # a pixel that hardly ever changes would outweigh all others
             self.scale.copy_((off.square().sum(1) / seen[:, 0] + 1e-8).sqrt())
         for row in range(self.holds):
             own, is_valid = states[:, row : row + 1], valid[:, row : row + 1]
@@ -146,12 +157,18 @@ class Explo(NoveltyShaper):
 
     # ------------------------------------------------------- from counts to bonus
 
+    @torch.no_grad()
+    def shape(self, batch: Batch) -> Tensor:
+        """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
+        self.check_batch(batch)
+        return self.weight * self.novelty(self.states(batch.next_obs))
+
     def states(self, obs: Tensor) -> Tensor:
         """Observations as float vectors: of a picture the newest frame, at half its size and scaled to [−1, 1]."""
-        whole = super().states(obs)
-        if not self.picture:
-            return whole
-        small = avg_pool2d(whole.view(*whole.shape[:2], *self.picture), 2)
+        vectors = self.vectors(obs)
+        if not self.vectors.picture:
+            return vectors
+        small = avg_pool2d(vectors.view(*vectors.shape[:2], *self.vectors.picture), 2)
         return small.flatten(2) / 127.5 - 1.0
 
     def bits(self, states: Tensor) -> Tensor:
@@ -187,7 +204,8 @@ class Explo(NoveltyShaper):
     @torch.no_grad()
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """Nothing to train; how many codes there are, and how often those of the batch were reached, each (P,)."""
-        n = self.counts(self.batch_states(batch)).float()
+        self.check_batch(batch)
+        n = self.counts(self.states(batch.next_obs)).float()
         return {
             "codes": self.codes.float(),
             "count_mean": n.mean(1),

@@ -16,17 +16,17 @@ from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 
 from sasr.errors import unknown_name
-from sasr.experience.spaces import state_dtype
+from sasr.experience.spaces import action_width, state_dtype
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationMLP
 from sasr.randomness import MemberStreams
-from sasr.shaping.borders import BoundShaper, check_rates, check_sizes, uniform
-from sasr.shaping.options import settings_of
+from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.encoder import ObservationEncoder
 from sasr.shaping.rivals.explo import Explo
-from sasr.shaping.rivals.novelty import check_weight
+from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_weight
 from sasr.shaping.rivals.rnd import RND
+from sasr.shaping.settings import settings_from
 
 CPU = torch.device("cpu")
 
@@ -68,8 +68,8 @@ class ExplorsConfig:
 
     def __post_init__(self) -> None:
         check_weight(self.weight)
-        check_rates(self, "learned_weight", "bonus_weight", "bonus_scale", "bonus_max", "reward_lr", "value_lr")
-        check_sizes(self, "bits", "window", "batch_size", "actions")
+        check_not_negative(self, "learned_weight", "bonus_weight", "bonus_scale", "bonus_max", "reward_lr", "value_lr")
+        check_at_least_one(self, "bits", "window", "batch_size", "actions")
         if self.bonus not in ("counts", "network"):
             raise unknown_name("bonus", self.bonus, ("counts", "network"))
         if not (self.bonus_scale > 0.0 and self.bonus_max > 0.0):
@@ -157,6 +157,10 @@ class Window(nn.Module):
         self.cursor.copy_((self.cursor + 1) % self.rows)
         self.filled.copy_((self.filled + 1).clamp(max=self.rows))
 
+    def drop(self, interrupted: Tensor) -> None:
+        """The returns of interrupted episodes (P, E) stay unknown."""
+        self.under_way.logical_and_(~interrupted.to(self.under_way.device).unsqueeze(1))
+
     def sample(self, uniform: Tensor, member: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Observations, actions, returns and which returns are known, where numbers (P, B) in [0, 1) point to."""
         places = self.filled * self.ret.shape[2]
@@ -165,7 +169,7 @@ class Window(nn.Module):
         return obs[member, place], action[member, place], ret[member, place], ready[member, place]
 
 
-class ExploRS(BoundShaper):
+class ExploRS(Shaper):
     """Pays R(s, a) + B(s′): what helps the policy to the environment's reward, and what is new.
 
     >>> ExploRS(delay=1000).config.bonus
@@ -173,10 +177,13 @@ class ExploRS(BoundShaper):
     """
 
     seen: Tensor  # () int64, steps of each member so far
+    member: Tensor  # (P, 1) int64, 0 … P − 1, to index by seed and place
+    capturable = True
+    checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: ExplorsConfig | None = None, **options: Any) -> None:
         super().__init__()
-        self.config = settings_of(ExplorsConfig, config, options)
+        self.config = settings_from(ExplorsConfig, config, options)
 
     def make(self, host: Host) -> None:
         """Draw both networks, and make the window and what knows new states."""
@@ -185,15 +192,15 @@ class ExploRS(BoundShaper):
         if config.window < host.envs:
             raise ValueError(f"window={config.window} must hold a step of each of the {host.envs} environments")
         init = MemberStreams(host.seeds, "explors", CPU).generators
-        space = host.observation_space
-        self.reward = Perceptron(space, self.action_width, config.hidden, init, device)
+        space, actions = host.observation_space, action_width(host.action_space)
+        self.reward = Perceptron(space, actions, config.hidden, init, device)
         self.value = Perceptron(space, 0, config.hidden, init, device)
         # A value of exactly 0 until there is a reward: Adam would learn from the smallest surprise as from a large one.
         for parameter in self.value.body.layers[-1].parameters():
             nn.init.zeros_(parameter)
         self.reward_adam = Adam(list(self.reward.parameters()), lr=config.reward_lr)
         self.value_adam = Adam(list(self.value.parameters()), lr=config.value_lr)
-        self.window = Window(host, config.window // host.envs, self.action_width)
+        self.window = Window(host, config.window // host.envs, actions)
         self.counts: Explo | None = None
         self.network: RND | None = None
         if config.bonus == "counts":
@@ -204,6 +211,7 @@ class ExploRS(BoundShaper):
             self.network = RND(normaliser="replay", horizon_discount=0.0)
             self.network.bind(host)
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
+        self.register_buffer("member", torch.arange(host.members, device=device)[:, None], persistent=False)
         self.streams = MemberStreams(host.seeds, "explors/update", device)
 
     # ------------------------------------------------------------------- steps
@@ -234,12 +242,18 @@ class ExploRS(BoundShaper):
         obs, action, reward, next_obs, terminated, truncated, counted = (part.to(device) for part in parts)
         # What followed is not known where only a time limit ended the episode; the value stands in for it.
         tail = torch.where(truncated & ~terminated, self.value.judge(self.value.see(next_obs)), 0.0)
-        self.window.add(obs, self.pair(action), reward, terminated | truncated, tail)
+        self.window.add(obs, self.flat_actions(action), reward, terminated | truncated, tail)
         self.seen += self.bound.envs
         if self.counts is not None:
             self.counts.absorb(obs, counted)  # the state that was left is counted, the one that was reached is paid
         if self.network is not None:
             self.network.absorb(next_obs, torch.ones_like(terminated))
+
+    def interrupt(self, interrupted: Tensor, step: Transition | None) -> Transition | None:
+        """Close interrupted episodes (P, E): with their last step as at a time limit, or without a return."""
+        if step is None:
+            self.window.drop(interrupted)
+        return super().interrupt(interrupted, step)
 
     # ------------------------------------------------------------------- bonus
 
@@ -247,7 +261,9 @@ class ExploRS(BoundShaper):
     def shape(self, batch: Batch) -> Tensor:
         """Weight · (ε·R(s, a) + bonus_weight · B(s′)) of every sampled step, (P, B); B is 0 behind a termination."""
         self.check_batch(batch)
-        learned = self.learned(batch.obs, self.pair(batch.action)).masked_fill(self.seen < self.config.delay, 0.0)
+        learned = self.learned(batch.obs, self.flat_actions(batch.action)).masked_fill(
+            self.seen < self.config.delay, 0.0
+        )
         bonus = self.bonus(batch.next_obs).masked_fill(batch.terminated.bool(), 0.0)
         return self.config.weight * (self.config.learned_weight * learned + self.config.bonus_weight * bonus)
 
@@ -270,7 +286,7 @@ class ExploRS(BoundShaper):
         """One step of the value and of the learned reward on the window; what they say, and what is new."""
         self.check_batch(batch)
         like = torch.empty((self.bound.members, self.config.batch_size), device=self.bound.device)
-        obs, beside, ret, known = self.window.sample(self.streams.draw(uniform, like), self.member)
+        obs, beside, ret, known = self.window.sample(self.streams.uniform(like), self.member)
         value_loss, advantage = self._judge(obs, ret, known)
         gain, learned = self._gain(obs, beside, advantage)
         self.value_adam.descend(value_loss.sum())
@@ -301,8 +317,8 @@ class ExploRS(BoundShaper):
         n = self.config.actions
         with torch.no_grad():
             action = self._stored(beside)
-            likelihood = self.policy.likelihood(obs, action)
-            others = self.pair(self.policy.propose(_each(obs, n), self.streams))
+            likelihood = self.policy_of(self.bound).likelihood(obs, action)
+            others = self.flat_actions(self.policy_of(self.bound).propose(_each(obs, n), self.streams))
         seen = self.reward.see(obs)
         learned = self.reward.judge(seen, beside).tanh()
         every = self.reward.judge(_each(seen, n), others).tanh()

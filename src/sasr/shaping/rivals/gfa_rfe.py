@@ -17,15 +17,16 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from sasr.errors import unknown_name
+from sasr.experience.spaces import action_width
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationLinear, linear
 from sasr.randomness import MemberStreams
-from sasr.shaping.borders import BoundShaper, check_rates, check_share, check_sizes
-from sasr.shaping.options import settings_of
+from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.encoder import ObservationEncoder
-from sasr.shaping.rivals.moments import RecentSum
-from sasr.shaping.rivals.novelty import check_weight, spread
+from sasr.shaping.rivals.moments import RecentSum, spread
+from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_share, check_weight
+from sasr.shaping.settings import settings_from
 
 CPU = torch.device("cpu")
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
@@ -69,9 +70,9 @@ class GfaRfeConfig:
 
     def __post_init__(self) -> None:
         check_weight(self.weight)
-        check_sizes(self, "width")
+        check_at_least_one(self, "width")
         check_share(self, "tau")
-        check_rates(self, "learning_rate", "confidence", "bonus_max", "value_max")
+        check_not_negative(self, "learning_rate", "confidence", "bonus_max", "value_max")
         if self.normaliser not in ("replay", "none"):
             raise unknown_name("normaliser", self.normaliser, ("replay", "none"))
         if not 0.0 <= self.horizon_discount < 1.0:
@@ -169,7 +170,7 @@ class TurnAdam(nn.Module):
             parameter.index_add_(0, moved, change, alpha=-1)
 
 
-class GfaRfe(BoundShaper):
+class GfaRfe(Shaper):
     """Pays c times the standard deviation of K value functions at a state and action.
 
     >>> GfaRfe(networks=5).config.confidence
@@ -178,10 +179,12 @@ class GfaRfe(BoundShaper):
 
     turn: Tensor  # (1,) int64, the network that learns next
     seen: Tensor  # () int64, steps of each member so far
+    capturable = True
+    checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: GfaRfeConfig | None = None, **options: Any) -> None:
         super().__init__()
-        self.config = settings_of(GfaRfeConfig, config, options)
+        self.config = settings_from(GfaRfeConfig, config, options)
 
     def make(self, host: Host) -> None:
         """Draw the ensemble."""
@@ -191,7 +194,7 @@ class GfaRfe(BoundShaper):
         init = MemberStreams(host.seeds, "gfa_rfe", CPU).generators
         self.encoder = ObservationEncoder(host.observation_space, generators=init, device=device)
         self.target_encoder = copy.deepcopy(self.encoder).requires_grad_(False)
-        self.ensemble = Ensemble(self.encoder.width + self.action_width, config, init, device)
+        self.ensemble = Ensemble(self.encoder.width + action_width(host.action_space), config, init, device)
         self.targets = copy.deepcopy(self.ensemble).requires_grad_(False)
         self.adam = TurnAdam(self.ensemble, lr=config.learning_rate, together=config.compat)
         # All value functions of a member see pictures through the same encoder; whoever's turn it is trains them.
@@ -228,14 +231,14 @@ class GfaRfe(BoundShaper):
         return bonus.clamp(max=self.config.bonus_max)
 
     def _seen_by(self, encoder: ObservationEncoder, obs: Tensor, action: Tensor) -> Tensor:
-        return torch.cat([encoder(obs), self.pair(action)], dim=-1)
+        return torch.cat([encoder(obs), self.flat_actions(action)], dim=-1)
 
     # ---------------------------------------------------------------- learning
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """One network's step towards the value of the bonus; the ensemble's deviations and what it learns."""
         self.check_batch(batch)
-        action = self.policy.propose(batch.next_obs, self.streams)
+        action = self.policy_of(self.bound).propose(batch.next_obs, self.streams)
         target, deviation, bonus = self.target(batch, action)
         loss = self.fit(
             self._seen_by(self.encoder, batch.obs, batch.action), target, weight=deviation.square().reciprocal()

@@ -144,3 +144,8 @@ class TransposedSpread(nn.Module):
     def forward(self) -> Tensor:
         """The spread (P, 1) in float32, to divide rewards by."""
         return (self.moments.var + _TINY**2).sqrt().float()
+
+
+def spread(values: Tensor) -> Tensor:
+    """Standard deviation over mean, (P,), of values (P, B): near 0, the values no longer distinguish states."""
+    return values.std(1, correction=0) / values.mean(1).clamp(min=1e-12)

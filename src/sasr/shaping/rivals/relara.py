@@ -17,21 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from sasr.experience.spaces import action_width
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.randomness import MemberStreams
-from sasr.shaping.borders import (
-    BoundShaper,
-    check_rates,
-    check_share,
-    check_sizes,
-    normal,
-    uniform,
-)
-from sasr.shaping.options import settings_of
+from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.encoder import ObservationEncoder
-from sasr.shaping.rivals.novelty import check_weight
+from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_share, check_weight
 from sasr.shaping.rivals.residual import PopulationResidual
+from sasr.shaping.settings import settings_from
 
 CPU = torch.device("cpu")
 UNKNOWN = 2.0  # no proposal: they are in [−1, 1]
@@ -63,8 +57,8 @@ class RelaraConfig:
 
     def __post_init__(self) -> None:
         check_weight(self.weight)
-        check_sizes(self, "width", "blocks")
-        check_rates(self, "actor_lr", "critic_lr", "temperature_lr")
+        check_at_least_one(self, "width", "blocks")
+        check_not_negative(self, "actor_lr", "critic_lr", "temperature_lr")
         check_share(self, "tau")
 
 
@@ -97,7 +91,7 @@ class PairNetwork(nn.Module):
         return outputs
 
 
-class Relara(BoundShaper):
+class Relara(Shaper):
     """Pays what a reward agent proposes for a state and action, drawn anew whenever a step is sampled.
 
     >>> Relara(weight=0.5).config.blocks
@@ -107,11 +101,14 @@ class Relara(BoundShaper):
     log_alpha: Tensor  # (P,)
     proposed: Tensor  # (P, slots) what was proposed when a step was taken
     updates: Tensor  # () int64, on the device
+    member: Tensor  # (P, 1) int64, 0 … P − 1, to index by seed and slot
+    capturable = True
     compilable = ("target", "critic_loss", "actor_loss", "follow")
+    checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: RelaraConfig | None = None, **options: Any) -> None:
         super().__init__()
-        self.config = settings_of(RelaraConfig, config, options)
+        self.config = settings_from(RelaraConfig, config, options)
 
     def make(self, host: Host) -> None:
         """Draw the reward agent's networks."""
@@ -119,7 +116,7 @@ class Relara(BoundShaper):
         self.policy_of(host)
         self.discount = host.discount
         init = MemberStreams(host.seeds, "relara", CPU).generators
-        space, beside = host.observation_space, self.action_width
+        space, beside = host.observation_space, action_width(host.action_space)
         self.actor = PairNetwork(space, beside, 2, config, init, device)
         # Network p is member p's first critic, network P + p its second: one population, half the kernels.
         self.critic = PairNetwork(space, beside + 1, 1, config, [*init] * 2, device)
@@ -131,6 +128,7 @@ class Relara(BoundShaper):
         slots = host.replay.capacity if host.replay is not None else 0
         self.register_buffer("proposed", torch.full((host.members, slots), UNKNOWN, device=device))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64, device=device))
+        self.register_buffer("member", torch.arange(host.members, device=device)[:, None], persistent=False)
         # Apart, so that how often a bonus is asked for does not change what is learned.
         self.shape_streams = MemberStreams(host.seeds, "relara/shape", device)
         self.update_streams = MemberStreams(host.seeds, "relara/update", device)
@@ -160,8 +158,8 @@ class Relara(BoundShaper):
         device = self.bound.device
         obs, action, slot = obs.to(device), action.to(device), slot.to(device)
         like = torch.empty(slot.shape, device=device)
-        at_random = 2.0 * self.observe_streams.draw(uniform, like) - 1.0
-        chosen, _, _ = self.propose(obs, self.pair(action), self.observe_streams.draw(normal, like))
+        at_random = 2.0 * self.observe_streams.uniform(like) - 1.0
+        chosen, _, _ = self.propose(obs, self.flat_actions(action), self.observe_streams.normal(like))
         # Uniform until it has learned something, like any SAC agent's actions.
         self.proposed[self.member, slot] = torch.where(self.updates > 0, chosen, at_random)
 
@@ -180,8 +178,8 @@ class Relara(BoundShaper):
     def shape(self, batch: Batch) -> Tensor:
         """β times a proposal of the reward agent as it is now for every sampled state and action, (P, B)."""
         self.check_batch(batch)
-        noise = self.shape_streams.draw(normal, batch.reward)
-        proposal, _, _ = self.propose(batch.obs, self.pair(batch.action), noise)
+        noise = self.shape_streams.normal(batch.reward)
+        proposal, _, _ = self.propose(batch.obs, self.flat_actions(batch.action), noise)
         if self.config.compat:
             proposal = proposal.mean(1, keepdim=True).expand_as(proposal)
         return self.config.weight * proposal
@@ -191,12 +189,12 @@ class Relara(BoundShaper):
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """One step of the reward agent's critics, actor and temperature; how it does and what it proposes."""
         self.check_batch(batch)
-        beside = self.pair(batch.action)
-        drawn = self.update_streams.draw(normal, batch.reward.unsqueeze(-1).expand(-1, -1, 3))
+        beside = self.flat_actions(batch.action)
+        drawn = self.update_streams.normal(batch.reward.unsqueeze(-1).expand(-1, -1, 3))
         for_target, for_actor, for_unknown = drawn.unbind(-1)
         # What the policy would do at s′ now. The authors store what it did then, which grows stale, and which does not
         # exist where a time limit cut the episode.
-        following = self.pair(self.policy.propose(batch.next_obs, self.update_streams))
+        following = self.flat_actions(self.policy_of(self.bound).propose(batch.next_obs, self.update_streams))
         noted = self._noted(batch, beside, for_unknown)
         loss, values = self.critic_loss(batch, beside, noted, self.target(batch, following, for_target))
         self.critic_adam.descend(loss.sum())

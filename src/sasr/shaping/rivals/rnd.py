@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 
 from sasr.errors import unknown_name
-from sasr.experience.transition import Batch, Host
+from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.layers import ACTIVATIONS
 from sasr.randomness import MemberStreams
-from sasr.shaping.options import settings_of
-from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
-from sasr.shaping.rivals.novelty import NoveltyShaper, check_positive, check_weight, spread
+from sasr.shaping.base import Shaper
+from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread, spread
 from sasr.shaping.rivals.random_network import RandomNetwork
+from sasr.shaping.rivals.ranges import check_positive, check_share, check_weight
+from sasr.shaping.rivals.state_vectors import StateVectors
+from sasr.shaping.settings import settings_from
 
 CPU = torch.device("cpu")
 
@@ -63,8 +65,7 @@ class DistillationConfig:
             raise unknown_name("activation", self.activation, ACTIVATIONS)
         if not self.bias >= 0.0:
             raise ValueError(f"bias={self.bias} must not be negative; 0 starts without biases, as published")
-        if not 0.0 < self.trained_share <= 1.0:
-            raise ValueError(f"trained_share={self.trained_share} must be in (0, 1]; 0.25 is the usual one")
+        check_share(self, "trained_share")
         if not 0.0 <= self.horizon_discount < 1.0:
             raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the published one")
         if self.normaliser not in ("auto", "replay", "return"):
@@ -100,7 +101,7 @@ RELEASED = RndConfig(
 """What the SASR authors' library runs on vectors: a random network with one output, and no clipping."""
 
 
-class RND(NoveltyShaper):
+class RND(Shaper):
     """Pays the error of a predictor that learns a frozen random network: large where it has learned little.
 
     >>> RND(weight=1.0).config.trained_share
@@ -109,28 +110,38 @@ class RND(NoveltyShaper):
 
     moments: RunningMoments
     scale: RecentSum | ReturnSpread | TransposedSpread
+    capturable = True
     compilable = ("loss", "novelty")
+    checked = ("next_obs",)
 
     def __init__(self, *, config: RndConfig | None = None, **options: Any) -> None:
         super().__init__()
-        self.config = settings_of(RndConfig, config, options)
+        self.config = settings_from(RndConfig, config, options)
+        self.separate_stream = self.config.separate_stream
 
     def make(self, host: Host) -> None:
         """Draw both networks."""
         config, device = self.config, host.device
-        self.pays = config.weight
-        outputs = config.outputs or (512 if self.picture else 64)
+        self.states = StateVectors(host.observation_space, device)
+        width, picture = self.states.width, self.states.picture
+        outputs = config.outputs or (512 if picture else 64)
         init = MemberStreams(host.seeds, "rnd", CPU).generators
-        parts: dict[str, Any] = {"picture": self.picture, "activation": config.activation, "bias": config.bias}
+        parts: dict[str, Any] = {"picture": picture, "activation": config.activation, "bias": config.bias}
         # From pictures the target is linear in what its convolutions see; learning it takes two layers more.
-        of_target = () if self.picture else config.hidden
-        self.target = RandomNetwork(self.width, of_target, outputs, **parts, generators=init, device=device)
+        of_target = () if picture else config.hidden
+        self.target = RandomNetwork(width, of_target, outputs, **parts, generators=init, device=device)
         self.target.requires_grad_(False)
-        self.predictor = RandomNetwork(self.width, config.hidden, outputs, **parts, generators=init, device=device)
+        self.predictor = RandomNetwork(width, config.hidden, outputs, **parts, generators=init, device=device)
         self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
-        self.moments = RunningMoments(host.members, self.width, device)
+        self.moments = RunningMoments(host.members, width, device)
         self.scale = make_scale(config, host)
         self.mask_streams = MemberStreams(host.seeds, "rnd/mask", device)
+
+    @torch.no_grad()
+    def observe(self, step: Transition) -> None:
+        """Take in one step of every environment; a step with a NaN or a wrong width is refused and nothing changes."""
+        self.check(step)
+        self.absorb(step.next_obs, step.valid if step.valid is not None else torch.ones_like(step.terminated))
 
     def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
         """Move the statistics of states and of errors on by one step."""
@@ -138,6 +149,12 @@ class RND(NoveltyShaper):
         self.moments.merge(states, valid)
         if not isinstance(self.scale, RecentSum):
             self.scale.advance(self.error(states), valid)
+
+    @torch.no_grad()
+    def shape(self, batch: Batch) -> Tensor:
+        """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
+        self.check_batch(batch)
+        return self.config.weight * self.novelty(self.states(batch.next_obs))
 
     def error(self, states: Tensor) -> Tensor:
         """Mean squared error (P, B) of the predictor on states (P, B, width)."""
@@ -157,7 +174,8 @@ class RND(NoveltyShaper):
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """One step of the predictor; how wrong it is, how much that differs, and what it is divided by, each (P,)."""
-        states = self.batch_states(batch)
+        self.check_batch(batch)
+        states = self.states(batch.next_obs)
         loss, error = self.loss(states, draw_mask(self.mask_streams, states, self.config.trained_share))
         self.adam.descend(loss.sum())
         if isinstance(self.scale, RecentSum):
@@ -178,5 +196,4 @@ def make_scale(config: Any, host: Host) -> RecentSum | ReturnSpread | Transposed
 def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:
     """1.0 for the rows of (P, B, …) that are learned from, 0.0 for the others, each member's from its own stream."""
     like = torch.empty(states.shape[:2], device=states.device)
-    uniform = streams.draw(lambda own, g: torch.rand(own.shape, generator=g, device=own.device), like)
-    return (uniform < share).float()
+    return (streams.uniform(like) < share).float()

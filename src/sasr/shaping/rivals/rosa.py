@@ -20,18 +20,13 @@ from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationMLP
 from sasr.randomness import MemberStreams
-from sasr.shaping.borders import (
-    BoundShaper,
-    check_rates,
-    check_share,
-    uniform,
-)
-from sasr.shaping.options import settings_of
+from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.encoder import ObservationEncoder
 from sasr.shaping.rivals.moments import RunningMoments
-from sasr.shaping.rivals.novelty import check_weight
 from sasr.shaping.rivals.random_network import RandomNetwork
+from sasr.shaping.rivals.ranges import check_not_negative, check_share, check_weight
 from sasr.shaping.rivals.rnd import RND
+from sasr.shaping.settings import settings_from
 
 CPU = torch.device("cpu")
 UNKNOWN = -1  # nothing was decided: decisions are 0, 1, …
@@ -73,7 +68,7 @@ class RosaConfig:
 
     def __post_init__(self) -> None:
         check_weight(self.weight)
-        check_rates(self, "switch_cost", "novelty_weight", "actor_lr", "critic_lr", "temperature_lr")
+        check_not_negative(self, "switch_cost", "novelty_weight", "actor_lr", "critic_lr", "temperature_lr")
         check_share(self, "stop_probability", "entropy_share", "tau")
         if not 0 <= self.components <= 127:
             raise ValueError(f"components={self.components} must be between 0 and 127; 0 leaves the shaper idle")
@@ -106,7 +101,7 @@ class SwitchNetwork(nn.Module):
         return decisions
 
 
-class Rosa(BoundShaper):
+class Rosa(Shaper):
     """Pays F_t = φ_t − φ_{t−1}/γ, where φ is what the shaper chose, 0 while it is off: it sums to 0 over each interval.
 
     >>> Rosa(components=4).config.switch_cost
@@ -119,11 +114,14 @@ class Rosa(BoundShaper):
     paid: Tensor  # (P, slots) F of each stored step
     decision: Tensor  # (P, slots) int8, what was decided there
     was_on: Tensor  # (P, slots) bool, whether shaping was on before
+    member: Tensor  # (P, 1) int64, 0 … P − 1, to index by seed and slot
+    capturable = True
     compilable = ("critic_loss", "actor_loss", "follow")
+    checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: RosaConfig | None = None, **options: Any) -> None:
         super().__init__()
-        self.config = settings_of(RosaConfig, config, options)
+        self.config = settings_from(RosaConfig, config, options)
 
     def make(self, host: Host) -> None:
         """Draw the shaper's networks and the frozen one, and make room for what it decides."""
@@ -137,10 +135,10 @@ class Rosa(BoundShaper):
         self.novelty.bind(host)
         init = MemberStreams(host.seeds, "rosa", CPU).generators
         self.features = RandomNetwork(
-            self.novelty.width,
-            () if self.novelty.picture else config.feature_hidden,
+            self.novelty.states.width,
+            () if self.novelty.states.picture else config.feature_hidden,
             max(1, config.components),
-            picture=self.novelty.picture,
+            picture=self.novelty.states.picture,
             generators=init,
             device=device,
         ).requires_grad_(False)
@@ -161,6 +159,7 @@ class Rosa(BoundShaper):
         self.register_buffer("paid", torch.zeros(slots, device=device))
         self.register_buffer("decision", torch.full(slots, UNKNOWN, dtype=torch.int8, device=device))
         self.register_buffer("was_on", torch.zeros(slots, dtype=torch.bool, device=device))
+        self.register_buffer("member", torch.arange(host.members, device=device)[:, None], persistent=False)
         self.streams = MemberStreams(host.seeds, "rosa/observe", device)
 
     # --------------------------------------------------------------- decisions
@@ -200,7 +199,7 @@ class Rosa(BoundShaper):
     def _decide(self, obs: Tensor) -> Tensor:
         """Decisions (P, E) int64: drawn from the actor, or 0 where an interval comes to its random end."""
         logits = self._logits(self._seen(obs), self.on)
-        drawn = self.streams.draw(uniform, torch.empty((*self.on.shape, self.outputs + 1), device=logits.device))
+        drawn = self.streams.uniform(torch.empty((*self.on.shape, self.outputs + 1), device=logits.device))
         # The largest logit plus Gumbel noise is a draw from their distribution, without asking the device anything.
         gumbel = -(-(drawn[..., 1:].clamp(min=1e-12)).log()).log()
         decision = (logits + gumbel).argmax(-1)

@@ -1,0 +1,290 @@
+"""What a reward-shaping method is: the protocol that a learner needs, and the base class that ours derive from."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol, overload, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sasr.experience.growing import GrowingModule
+from sasr.experience.spaces import flatten_actions, state_width
+from sasr.experience.transition import Batch, Host, PolicyView, Transition
+
+CPU = torch.device("cpu")
+
+
+@runtime_checkable
+class RewardShaper(Protocol):
+    """Adds to the reward of sampled transitions; stored rewards are the environment's.
+
+    P seeds, E environments each, batches of B. Anything learned or counted is in `state_dict`. These methods are all
+    that a learner needs; `Shaper` has the optional ones too.
+    """
+
+    def bind(self, host: Host) -> None:
+        """Take on the spaces, seeds and device of a host; called once, before anything else."""
+        ...
+
+    def observe(self, step: Transition) -> None:
+        """Learn what happened; called exactly once per environment step."""
+        ...
+
+    def release(self, slots: Tensor) -> None:
+        """Forget replay slots (P, E) that the host is about to overwrite; most shapers have nothing to forget."""
+        ...
+
+    def shape(self, batch: Batch) -> Tensor:
+        """What to add to the batch's rewards, (P, B), its weight included.
+
+        Trains nothing, changes no state but the position of the shaper's own generator, carries no gradient.
+        """
+        ...
+
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Train on a batch after the agent did, and return figures to log, each (P,), of now: no views of the state."""
+        ...
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Everything learned or counted."""
+        ...
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
+        """Continue from a saved state; raises before it changes anything if the state does not fit."""
+        ...
+
+
+class Shaper(GrowingModule, ABC):
+    """Base class of reward shapers: binds to a host, checks what comes in, and has defaults for the optional methods.
+
+    A method defines `make`, `observe`, `shape` and `update`.
+    """
+
+    capturable: bool = False
+    """Whether `shape` and `update` are tensor work of fixed shapes, which a CUDA graph can capture."""
+    compilable: ClassVar[tuple[str, ...]] = ()
+    """Names of methods that torch.compile may replace."""
+    separate_stream: bool = False
+    """Whether an agent with two value heads should keep the bonus apart from the reward."""
+    truncation_is_terminal: bool = False
+    """Whether the agent should stop bootstrapping at time limits."""
+    checked: ClassVar[tuple[str, ...]] = ("obs", "next_obs", "reward")
+    """Entries of a step that the shaper reads: `check` compares their shapes and refuses NaN in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.host: Host | None = None
+
+    # ---------------------------------------------------------------- set-up
+
+    def bind(self, host: Host) -> None:
+        """Take on a host's spaces, seeds and device; a shaper serves one host."""
+        if self.host is not None:
+            name = type(self).__name__
+            raise RuntimeError(f"this shaper is bound to a host already; make a new {name} for another one")
+        if self.separate_stream and host.replay is not None:
+            raise ValueError(
+                "separate_stream=True keeps the bonus apart for an agent with two value heads (ppo); one that learns "
+                "from replay adds it to the reward: drop separate_stream, or take agent='ppo'"
+            )
+        self.obs_width = state_width(host.observation_space)
+        self.make(host)
+        self.host = host  # last: a host that was refused above leaves the shaper free for another
+
+    @abstractmethod
+    def make(self, host: Host) -> None:
+        """Make networks and counts for a host."""
+
+    @property
+    def bound(self) -> Host:
+        """The host, or an error that says to bind one."""
+        if self.host is None:
+            raise RuntimeError("this shaper is not bound to a host yet; call shaper.bind(Host(...)) first")
+        return self.host
+
+    def policy_of(self, host: Host) -> PolicyView:
+        """The policy of a host's agent, or an error that says which agents have one."""
+        if host.policy is None:
+            raise ValueError(
+                f"{type(self).__name__} asks the agent what it would do, but this host does not show its policy; train "
+                "it with an agent that has `propose` and `likelihood`, such as sac"
+            )
+        return host.policy
+
+    # ------------------------------------------------------- from steps to rewards
+
+    @abstractmethod
+    def observe(self, step: Transition) -> None:
+        """Learn what happened; called exactly once per environment step."""
+
+    def absorb(self, *args: Any, **kwargs: Any) -> None:
+        """The part of `observe` that is tensor work of fixed shapes; a learner may replace it by a CUDA graph of it.
+
+        Takes tensors from any device.
+        """
+
+    @abstractmethod
+    def shape(self, batch: Batch) -> Tensor:
+        """What to add to the batch's rewards, (P, B), its weight included; without gradient or change of state."""
+
+    @abstractmethod
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Train on a batch after the agent did, and return figures to log, each (P,), of now: no views of the state."""
+
+    def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Figures about a batch, each (P,), that are only computed when they are logged; draws nothing."""
+        return {}
+
+    # ------------------------------------------------------- replay and interruptions
+
+    def release(self, slots: Tensor) -> None:
+        """Forget replay slots (P, E) that the host is about to overwrite."""
+
+    def lose_replay(self) -> None:
+        """Forget all replay slots: a run was resumed without its replay buffer."""
+
+    def interrupt(self, interrupted: Tensor, step: Transition | None) -> Transition | None:
+        """Close episodes under way where `interrupted` (P, E): their environments were reset when a run was resumed.
+
+        Args:
+            interrupted: Which episodes.
+            step: Their last step, if it was not observed yet.
+
+        Returns:
+            That step as it will be observed; by default, one that a time limit ended.
+        """
+        return None if step is None else step._replace(truncated=step.truncated | interrupted)
+
+    # ------------------------------------------------------- checks of what comes in
+
+    def check(self, step: Transition) -> None:
+        """Raise a ValueError that names the entry if a step can't be learned from; changes nothing."""
+        host = self.bound
+        widths = {
+            "obs": self.obs_width,
+            "next_obs": self.obs_width,
+            "action": math.prod(host.action_space.shape or ()),
+            "reward": 1,
+        }
+        for name in self.checked:
+            entry: Tensor = getattr(step, name)
+            if tuple(entry.shape[:2]) != (host.members, host.envs):
+                raise ValueError(
+                    f"{name} has leading axes {tuple(entry.shape[:2])}, expected (seeds, environments) = "
+                    f"{(host.members, host.envs)}"
+                )
+            rows = entry.reshape(host.members, host.envs, -1)
+            check_width(name, rows, widths[name])
+            check_finite(name, rows, seeds=host.seeds, valid=step.valid)
+
+    def check_batch(self, batch: Batch) -> None:
+        """Raise a ValueError if a batch is of another host; looks at shapes and devices alone."""
+        host, found = self.bound, batch.next_obs.device
+        if found.type != host.device.type or (found.index is not None and found.index != host.device.index):
+            home = str(host.device)
+            raise ValueError(f"batch is on {found}, but this shaper was bound to {home}; move it with .to({home!r})")
+        expected = (host.members, self.obs_width)
+        for entry in (batch.obs, batch.next_obs):
+            seeds, width = entry.shape[0], math.prod(entry.shape[2:])
+            if (seeds, width) != expected:
+                raise ValueError(
+                    f"batch has {seeds} seeds of {width} features, but this shaper was bound to {expected[0]} of "
+                    f"{expected[1]}"
+                )
+
+    def flat_actions(self, action: Tensor) -> Tensor:
+        """Actions (P, B, …) as float vectors (P, B, A); discrete ones one-hot, those of another host refused."""
+        space = self.bound.action_space
+        entries, expected = math.prod(action.shape[2:]), math.prod(space.shape or ())
+        if entries != expected:
+            raise ValueError(f"actions have {entries} entries, but this shaper was bound to {expected}")
+        return flatten_actions(space, action, 2)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Continue from a saved state; one that does not fit is refused before anything changes."""
+        _ = self.bound
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
+
+
+class AdaptedShaper(Shaper):
+    """Somebody's `RewardShaper`, with the defaults of `Shaper` for what it lacks."""
+
+    def __init__(self, shaper: RewardShaper) -> None:
+        super().__init__()
+        self.shaper = shaper
+
+    def bind(self, host: Host) -> None:
+        """Bind the shaper."""
+        self.make(host)
+
+    def make(self, host: Host) -> None:
+        """Bind the shaper."""
+        self.shaper.bind(host)
+
+    def observe(self, step: Transition) -> None:
+        """Pass the step on."""
+        self.shaper.observe(step)
+
+    def release(self, slots: Tensor) -> None:
+        """Pass the slots on."""
+        self.shaper.release(slots)
+
+    def shape(self, batch: Batch) -> Tensor:
+        """The shaper's bonus."""
+        return self.shaper.shape(batch)
+
+    def update(self, batch: Batch) -> Mapping[str, Tensor]:
+        """The shaper's figures."""
+        return self.shaper.update(batch)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The shaper's state."""
+        return self.shaper.state_dict()
+
+    def check_state(self, state_dict: Mapping[str, Any]) -> None:
+        """Nothing: only the shaper knows which states fit."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load the shaper's state."""
+        return self.shaper.load_state_dict(state_dict)
+
+
+@overload
+def adapt(shaper: RewardShaper) -> Shaper: ...
+@overload
+def adapt(shaper: None) -> None: ...
+@overload
+def adapt(shaper: RewardShaper | None) -> Shaper | None: ...
+def adapt(shaper: RewardShaper | None) -> Shaper | None:
+    """The same shaper where it derives from `Shaper`, else one that stands in for it; None stays None."""
+    if shaper is None or isinstance(shaper, Shaper):
+        return shaper
+    return AdaptedShaper(shaper)
+
+
+def check_width(name: str, rows: Tensor, width: int) -> None:
+    """Raise a ValueError unless rows (…, n) have this many features."""
+    if rows.shape[-1] != width:
+        raise ValueError(f"{name} has {rows.shape[-1]} features, but this shaper was bound to {width}")
+
+
+def check_finite(
+    name: str, rows: Tensor, *, seeds: Sequence[int], valid: Tensor | None = None, axis: str = "environment"
+) -> None:
+    """Raise a ValueError that names the first NaN or infinity in rows (P, E, n), but for rows that are not valid."""
+    if not rows.dtype.is_floating_point or np.isfinite(rows.cpu().numpy()).all():
+        return
+    bad = ~torch.isfinite(rows)
+    if valid is not None:
+        bad &= valid[..., None]
+    if bad.any():
+        p, e, d = bad.nonzero()[0].tolist()
+        value = rows[p, e, d].item()
+        raise ValueError(
+            f"{name} of seed {seeds[p]}, {axis} {e} is {value} in dimension {d}; the step is refused and nothing "
+            "was learned: fix the environment"
+        )
