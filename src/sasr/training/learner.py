@@ -35,6 +35,10 @@ class Learner(Protocol):
         """Learn while the environments step, by `updates` updates where that is the agent's to choose; figures (P,)."""
         ...
 
+    def inspect(self) -> Mapping[str, Tensor]:
+        """Figures of the shaper about stored steps, (P,), computed only for the log; draws nothing."""
+        ...
+
     def store(self, step: Transition) -> None:
         """Take in what happened; called once per step of all environments."""
         ...

@@ -135,6 +135,17 @@ class OffPolicy:
             figures |= {f"shaping/{name}": value for name, value in self.shaper.update(window.first()).items()}
         return figures
 
+    @torch.no_grad()
+    def inspect(self) -> dict[str, Tensor]:
+        """Figures of the shaper about steps that are spread evenly over the replay buffer."""
+        if self.shaper is None:
+            return {}
+        size = self.agent.config.batch_size
+        places = (torch.arange(size, dtype=torch.float64, device=self.device) + 0.5) / size
+        # As long as what updates sample: compiled functions then serve both.
+        window = self.replay.gather(places.expand(self.replay.members, -1), self.agent.config.n_step)
+        return {f"shaping/{name}": value for name, value in self.shaper.inspect(window.steps).items()}
+
     def _bonus(self, steps: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """What the shaper adds to each step's reward, and figures about it."""
         if self.shaper is None:

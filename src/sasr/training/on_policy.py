@@ -79,6 +79,7 @@ class OnPolicy:
         self.order = torch.zeros(order, dtype=torch.int64, device=host.device)
         self.turn = torch.zeros(1, dtype=torch.int64, device=host.device)
         self.acted: Acted | None = None
+        self.complete = False  # whether all rows of the rollouts hold a step, of this rollout or the one before
         self.onlooker = Onlooker(self.shaper)
         self._accelerate(resolve(accelerate, host.device))
 
@@ -132,9 +133,21 @@ class OnPolicy:
             for _ in range(self.agent.config.minibatches):
                 figures |= self._update("update") if self.captures_updates else self.update()
         self.rollouts.clear()
+        self.complete = True
         self.agent.finish()
         # Copies: these stand until the next rollout, and a shaper may give what it counts in and goes on counting.
         return {name: value.clone() for name, value in figures.items()}
+
+    @torch.no_grad()
+    def inspect(self) -> dict[str, Tensor]:
+        """Figures of the shaper about the newest steps, as many as a rollout has."""
+        if self.shaper is None or not self.complete:
+            return {}
+        return {f"shaping/{name}": value for name, value in self.shaper.inspect(self._stored_steps()).items()}
+
+    def _stored_steps(self) -> Batch:
+        batch = self.rollouts.batch()
+        return batch._replace(action=self.agent.policy.in_space(batch.action))
 
     @torch.no_grad()
     def prepare(self, following: Tensor) -> dict[str, Tensor]:
@@ -142,9 +155,7 @@ class OnPolicy:
         stored, figures = self.rollouts, {}
         bonus = torch.zeros_like(stored.reward)
         if self.shaper is not None:
-            batch = stored.batch()
-            batch = batch._replace(action=self.agent.policy.in_space(batch.action))
-            bonus = self.shaper.shape(batch).view_as(bonus)
+            bonus = self.shaper.shape(self._stored_steps()).view_as(bonus)
             figures["shaping/bonus_mean"] = bonus.mean((1, 2))
             figures["shaping/bonus_share"] = share_of_bonus(stored.reward.flatten(1), bonus.flatten(1))
         # Before the first lesson and not after it, or what it taught would be about observations on another scale. The
@@ -216,6 +227,7 @@ class OnPolicy:
         self.acted = None
         self.turn.zero_()
         self.rollouts.clear()
+        self.complete = "replay" in saved
         if "replay" in saved:
             self.rollouts.load_state_dict(saved["replay"])
         for captured in self._captured:

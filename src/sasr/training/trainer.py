@@ -196,8 +196,8 @@ class Trainer:
         return evaluate(self._judges, self.learner.act_best)
 
     def _log(self) -> None:
-        figures = self.loop.figures
-        if figures:
+        if self.loop.figures:
+            figures = {**self.loop.figures, **self.learner.inspect()}
             values = torch.stack([value.to(self.device).double() for value in figures.values()]).cpu().numpy()
             self.recorder.figures(self.loop.steps, dict(zip(figures, values, strict=True)))
 

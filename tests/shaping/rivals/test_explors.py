@@ -215,6 +215,19 @@ def test_only_what_the_window_holds_is_sampled_and_steps_under_way_are_left_out(
     assert float(known.float().mean()) == pytest.approx(20 / 25, abs=0.08)
 
 
+def test_returns_of_interrupted_episodes_stay_unknown() -> None:
+    host = host_of((0,), envs=2)
+    shaper = make("explors", host)
+    steps = make_steps(host, 20)
+    for step in steps[:5]:
+        shaper.observe(step)
+    shaper.interrupt(torch.tensor([[True, False]]), None)
+    for step in steps[5:]:
+        shaper.observe(step)
+    assert shaper.window.ready[0, :5].tolist() == [[False, True]] * 5
+    assert shaper.window.ready[0, 5:20].all()
+
+
 def test_a_window_smaller_than_the_environments_is_refused() -> None:
     with pytest.raises(ValueError, match="window=3 must hold a step of each of the 4 environments"):
         ExploRS(window=3).bind(host_of(envs=4))

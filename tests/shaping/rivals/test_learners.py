@@ -220,10 +220,8 @@ def test_states_of_another_width_or_population_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="action has 3 features, but this shaper was bound to 2"):
         shaper.observe(step._replace(action=torch.zeros(3, 1, 3)))
     batch = batch_of(make_steps(host, 5))
-    for wrong in (
-        batch._replace(obs=torch.zeros(3, 16, 5)),
-        type(batch)(*(part[:2] for part in batch if part is not None)),
-    ):
+    two_seeds = type(batch)(*(part[:2] for part in batch if part is not None))
+    for wrong in (batch._replace(obs=torch.zeros(3, 16, 5)), two_seeds):
         with pytest.raises(ValueError, match="this shaper was bound to 3 of 4"):
             shaper.shape(wrong)
     if name != "rosa":  # which does not look at actions

@@ -261,9 +261,8 @@ class ExploRS(Shaper):
     def shape(self, batch: Batch) -> Tensor:
         """Weight · (ε·R(s, a) + bonus_weight · B(s′)) of every sampled step, (P, B); B is 0 behind a termination."""
         self.check_batch(batch)
-        learned = self.learned(batch.obs, self.flat_actions(batch.action)).masked_fill(
-            self.seen < self.config.delay, 0.0
-        )
+        learned = self.learned(batch.obs, self.flat_actions(batch.action))
+        learned = learned.masked_fill(self.seen < self.config.delay, 0.0)
         bonus = self.bonus(batch.next_obs).masked_fill(batch.terminated.bool(), 0.0)
         return self.config.weight * (self.config.learned_weight * learned + self.config.bonus_weight * bonus)
 
