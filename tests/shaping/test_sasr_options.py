@@ -288,7 +288,7 @@ def test_an_end_is_judged_by_its_last_step_as_the_absorbing_rule_does(bound: Bou
     shaper = bound(range_rule="observed")
     shaper.observe(make_step(torch.zeros(1, 1, 2), reward=1.0))
     ends(shaper, reward=[0.0])
-    assert (int(shaper.observed_range.won), int(shaper.observed_range.lost)) == (0, 1)
+    assert (int(shaper.observed_range.succeeded), int(shaper.observed_range.failed)) == (0, 1)
 
 
 # ---------------------------------------------------------------- ends with a reward: a goal, or pay cut off
@@ -478,10 +478,10 @@ def test_a_fitted_background_is_the_likeliest_of_an_oracle(bound: Bound) -> None
             said = MEMORY * said + np.mean(likely, axis=1)
         shaper.add_trajectory(torch.tensor(states), success=won)
         known[won] += list(states)
-        assert shaper.ledger.fitted.said[0].numpy() == pytest.approx(said, abs=1e-4), episode
+        assert shaper.ledger.fitted.log_likelihood[0].numpy() == pytest.approx(said, abs=1e-4), episode
         outcomes.append(won)
         heard = [sum(MEMORY**age for age, own in enumerate(outcomes[::-1]) if own == which) for which in (True, False)]
-        likeliest = SIZES[int(shaper.ledger.fitted.said[0].argmax())]
+        likeliest = SIZES[int(shaper.ledger.fitted.log_likelihood[0].argmax())]
         assert float(shaper.ledger.fitted.chosen) == (likeliest if min(heard) >= ENOUGH else 0.0)
     assert float(shaper.ledger.fitted.chosen) > 0.0
 
@@ -490,7 +490,7 @@ def test_a_fitted_background_is_the_likeliest_of_an_oracle(bound: Bound) -> None
 def test_a_fitted_background_says_nothing_until_some_won_and_some_lost(bound: Bound, win: float) -> None:
     shaper = bound(background="fitted", retention=1.0)
     feed(shaper, 20, telling=True, win=win)
-    assert shaper.ledger.fitted.said.abs().sum() == 0.0
+    assert shaper.ledger.fitted.log_likelihood.abs().sum() == 0.0
     assert shaper.ledger.fitted.chosen.tolist() == [0.0]
 
 
@@ -498,7 +498,7 @@ def test_a_fitted_background_buries_no_success_while_few_episodes_win(bound: Bou
     shaper = bound(background="fitted", retention=1.0, bandwidth=0.1, standardise=False)
     feed(shaper, 200, telling=True, win=0.02)
     fitted = shaper.ledger.fitted
-    assert fitted.sizes[fitted.said[0].argmax()] > 0.0  # that nothing wins fits well
+    assert fitted.sizes[fitted.log_likelihood[0].argmax()] > 0.0  # that nothing wins fits well
     assert fitted.chosen.tolist() == [0.0]
     feed(shaper, 100, telling=False, win=0.5)
     assert fitted.chosen.item() > 0.0

@@ -64,11 +64,13 @@ class Counts(nn.Module, ABC):
 
     def _accumulate(self, member: int, outcome: int, states: Tensor, weight: Tensor | None, *, sign: int) -> None:
         for start in range(0, len(states), CHUNK):
-            chunk, own = states[start : start + CHUNK], None if weight is None else weight[start : start + CHUNK]
-            self._add_chunk(member, outcome, chunk, own, sign)
+            chunk = states[start : start + CHUNK]
+            chunk_weight = None if weight is None else weight[start : start + CHUNK]
+            self._add_chunk(member, outcome, chunk, chunk_weight, sign)
             self.size[member, outcome] += sign * len(chunk)
             if self.mass is not None:
-                self.mass[member, outcome] += sign * (len(chunk) if own is None else own.double().sum())
+                mass = len(chunk) if chunk_weight is None else chunk_weight.double().sum()
+                self.mass[member, outcome] += sign * mass
 
     @abstractmethod
     def raw(self, states: Tensor) -> Tensor:
@@ -221,20 +223,22 @@ class ExactCounts(Counts):
     def raw(self, states: Tensor) -> Tensor:
         """Exact kernel sums for both outcomes, (P, B, 2)."""
         sums = torch.zeros((*states.shape[:2], len(OUTCOMES)), dtype=torch.float64, device=states.device)
-        for p, own in enumerate(states):
+        for p, queries in enumerate(states):
             h = float(self.bandwidth[p])
             for outcome in OUTCOMES:
                 weight = self.pool.weights(p, outcome)
                 for start, stored in enumerate(torch.split(self.pool.select(p, outcome), CHUNK)):
-                    weigh = None if weight is None else weight[start * CHUNK : (start + 1) * CHUNK]
-                    sums[p, :, outcome] += self._chunk_sum(own, stored, weigh, h)
+                    chunk_weight = None if weight is None else weight[start * CHUNK : (start + 1) * CHUNK]
+                    sums[p, :, outcome] += self._chunk_sum(queries, stored, chunk_weight, h)
         return sums.float()
 
     def _chunk_sum(self, states: Tensor, stored: Tensor, weight: Tensor | None, h: float) -> Tensor:
         # Bounds the largest temporary, states × stored × k for the Cauchy kernel, to some tens of megabytes.
         rows = max(1, 2**23 // max(1, stored.numel()))
         values = (self.kernel.value(part, stored, h).double() for part in torch.split(states, rows))
-        return torch.cat([(own if weight is None else own * weight).sum(1) for own in values])
+        if weight is not None:
+            values = (value * weight for value in values)
+        return torch.cat([value.sum(1) for value in values])
 
     def _clear(self, member: int) -> None:
         self.pool.clear(member)

@@ -89,7 +89,7 @@ class RandomFeatures(nn.Module):
 
     def of_members(self, members: Tensor, states: Tensor) -> Tensor:
         """Features (n, B, M) of states (n, B, k) of n members that a tensor names."""
-        h, frequency, phase = (own.index_select(0, members) for own in (self.bandwidth, self.frequency, self.phase))
+        h, frequency, phase = (part.index_select(0, members) for part in (self.bandwidth, self.frequency, self.phase))
         return self.waves(self._turn(states / h[:, None, None], frequency), phase[:, None])
 
     def forward(self, states: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class RandomFeatures(nn.Module):
             # One product per member: a batched product may split its work by P, and then P would change the last bits.
             if len(states) == 1:
                 return self.of_member(0, states[0]).unsqueeze(0)
-            return torch.stack([self.of_member(p, own) for p, own in enumerate(states)])
+            return torch.stack([self.of_member(p, rows) for p, rows in enumerate(states)])
         return self.waves(self.angles(states), self.phase[:, None, :])
 
     def angles(self, states: Tensor) -> Tensor:

@@ -82,11 +82,11 @@ class Ledger(nn.Module):
     ) -> None:
         """Keep what `items` (n, …) stand for as evidence of an outcome, each counting 1 or its weight (n,).
 
-        `absorb` is this ledger's own or a captured graph of it: where it serves, that is one launch and not twenty.
+        `absorb` is this object's method or a captured graph of it: a graph is one launch and not twenty.
         """
         states = cast(Retained, self.store).append(member, outcome, items, weight)
         if self.fitted is not None:
-            self.fitted.judge(member, outcome, self._known_of(member, states), self.estimator.size[member])
+            self.fitted.update(member, outcome, self._known_of(member, states), self.estimator.size[member])
         self.until_rebuild[member] -= len(states)
         if self._is_due(member):
             self.rebuild(member)
@@ -151,7 +151,7 @@ class Ledger(nn.Module):
         return self.finish(self.raw(states))
 
     def finish(self, raw: Tensor) -> Tensor:
-        """Counts (P, B, 2) from estimates: never negative, nothing before the burn-in, scaled, over the background."""
+        """Counts (P, B, 2) from estimates: never negative, nothing before the burn-in, scaled, plus the prior."""
         total = self._known(raw)
         if self.fitted is not None:
             return total + self.fitted.chosen[:, None, None] * average(self.estimator.size)[:, None]
@@ -167,9 +167,9 @@ class Ledger(nn.Module):
         return total
 
     def _known_of(self, member: int, states: Tensor) -> Tensor:
-        """Counts (n, 2) of one member's states (n, k) without the background."""
+        """Counts (n, 2) of one seed's states (n, k) without the prior."""
         mapped = self.normaliser.of_member(member, sent(states, self.h.device))
-        # Of all members, though one is asked: once an episode, and estimators then need no second way in.
+        # For all seeds, though one is needed: it happens once an episode, and estimators need no second method.
         return self._known(self.estimator.raw(mapped.expand(len(self.h), *mapped.shape)))[member]
 
     @property

@@ -38,7 +38,7 @@ class StateNormaliser(nn.Module):
     def observe(self, states: Tensor, valid: Tensor | None = None) -> None:
         """Merge states (P, n, k) into the statistics by Chan's rule, leaving out those that are not valid (P, n)."""
         # In numpy: a handful of small operations for every step, and numpy's cost a fifth of torch's.
-        count, own_mean, own_spread = self.count.numpy(), self.mean.numpy(), self.spread.numpy()
+        count, running_mean, running_spread = self.count.numpy(), self.mean.numpy(), self.spread.numpy()
         x = states.numpy().astype(np.float64)
         weight = None if valid is None else valid.numpy()[..., None]
         if weight is None:
@@ -48,14 +48,14 @@ class StateNormaliser(nn.Module):
             new = weight.sum(1).astype(np.float64)
             x = np.where(weight, x, 0.0)  # 0 · NaN would still be NaN
             mean = x.sum(1) / np.maximum(new, 1.0)
-        delta = mean - own_mean
+        delta = mean - running_mean
         before = count[:, None]
         share = new / np.maximum(before + new, 1.0)
-        own_spread += delta * delta * (before * share)
-        if x.shape[1] > 1:  # one state has no spread of its own
+        running_spread += delta * delta * (before * share)
+        if x.shape[1] > 1:  # a single state has no spread
             off = x - mean[:, None]
-            own_spread += (off * off * (1.0 if weight is None else weight)).sum(1)
-        own_mean += delta * share
+            running_spread += (off * off * (1.0 if weight is None else weight)).sum(1)
+        running_mean += delta * share
         count += new if isinstance(new, float) else new[:, 0]
 
     def freeze(self, member: int) -> None:
@@ -74,7 +74,8 @@ class StateNormaliser(nn.Module):
 
     def of_members(self, members: Tensor, states: Tensor) -> Tensor:
         """States (n, B, k) of n members that a tensor names, mapped."""
-        return self._map(states, *(own.index_select(0, members)[:, None] for own in (self.centre, self.scale)))
+        centre, scale = self.centre.index_select(0, members), self.scale.index_select(0, members)
+        return self._map(states, centre[:, None], scale[:, None])
 
     def forward(self, states: Tensor) -> Tensor:
         """States (P, B, k), mapped."""

@@ -110,7 +110,7 @@ class Shaper(GrowingModule, ABC):
         """The policy of a host's agent, or an error that says which agents have one."""
         if host.policy is None:
             raise ValueError(
-                f"{type(self).__name__} asks the agent what it would do, but this host does not show its policy; train "
+                f"{type(self).__name__} samples actions of the agent, but this host has no policy to ask; train "
                 "it with an agent that has `propose` and `likelihood`, such as sac"
             )
         return host.policy
@@ -183,10 +183,13 @@ class Shaper(GrowingModule, ABC):
 
     def check_batch(self, batch: Batch) -> None:
         """Raise a ValueError if a batch is of another host; looks at shapes and devices alone."""
-        host, found = self.bound, batch.next_obs.device
-        if found.type != host.device.type or (found.index is not None and found.index != host.device.index):
-            home = str(host.device)
-            raise ValueError(f"batch is on {found}, but this shaper was bound to {home}; move it with .to({home!r})")
+        host, device = self.bound, batch.next_obs.device
+        if device.type != host.device.type or (device.index is not None and device.index != host.device.index):
+            expected_device = str(host.device)
+            raise ValueError(
+                f"batch is on {device}, but this shaper was bound to {expected_device}; move it with "
+                f".to({expected_device!r})"
+            )
         expected = (host.members, self.obs_width)
         for entry in (batch.obs, batch.next_obs):
             seeds, width = entry.shape[0], math.prod(entry.shape[2:])

@@ -42,7 +42,7 @@ class SasrConfig:
     reward_weight: float = 0.6
     """Weight λ of the shaped reward."""
     weight_rule: WeightRule = "fixed"
-    """Keep λ as it is, or multiply it by the share of failures in the evidence: what always succeeds needs no help."""
+    """Keep λ as it is, or multiply it by the share of failures in the evidence: sure success needs no shaping."""
     reward_min: float = 0.0
     """R_min, the shaped reward of a state that always failed."""
     reward_max: float = 1.0
@@ -50,19 +50,19 @@ class SasrConfig:
     range_rule: RangeRule = "fixed"
     """Keep f in [R_min, R_max], or move that range up or down by how episodes were observed to end."""
     reward_scale: RewardScaleName = "fixed"
-    """Unit of the shaped reward: fixed at 1, or the mean or largest size of what rewarded steps paid so far."""
+    """Unit of the shaped reward: fixed at 1, or the mean or largest reward of the rewarded steps so far."""
     absorbing: bool = False
-    """Go on paying after true termination: R_max for ever where the last reward was a success, R_min where not."""
+    """Add the discounted sum after true termination: of R_max where the last step was rewarded, of R_min where not."""
     paid_end: PaidEnd = "goal"
-    """What such a success is worth: R_max; or, the more rewards come in runs, R_min (lost) or its own f (stay)."""
+    """The value used after such a success: R_max; or, the more rewards come in runs, R_min (lost) or its f (stay)."""
     potential: bool = False
-    """Pay the discounted gain in f from one state to the next, γ·f(s') − f(s), which leaves the best policy alone."""
+    """Potential-based shaping, γ·f(s') − f(s), which does not change the optimal policy."""
     sample: bool = True
     """Draw the success rate from its Beta distribution; otherwise use the distribution's mean."""
     draw: DrawName = "state"
     """How long a draw holds: one sampled state, or an episode, during which all states are at one quantile."""
     state_action: bool = False
-    """Judge state and action together, R(s, a), instead of the state alone, R(s)."""
+    """Count pairs of state and action, R(s, a), instead of states, R(s)."""
 
     estimator: EstimatorName = "linear"
     """How counts are estimated: linear (Algorithm 1), squared (released code), exact (without random features)."""
@@ -73,7 +73,7 @@ class SasrConfig:
     burn_in: int = 0
     """Counts of an outcome are 0 until more than this many of its states are retained."""
     background: Background = 0.0
-    """Once something was won, a state also counts as this many of the average kind; fitted chooses by what was seen."""
+    """Prior pseudo-count of a state at the average success rate, from the first success on; fitted estimates it."""
 
     kernel: KernelName = "gaussian"
     """Shape of the kernel."""

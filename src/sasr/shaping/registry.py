@@ -18,7 +18,7 @@ from sasr.shaping.rivals.rosa import Rosa, RosaConfig
 from sasr.shaping.sasr import SASR
 
 
-class ShaperKind(NamedTuple):
+class ShaperEntry(NamedTuple):
     """How a shaper is made, and from which settings."""
 
     make: Callable[..., RewardShaper]
@@ -26,15 +26,15 @@ class ShaperKind(NamedTuple):
     config: type[Any]
 
 
-SHAPERS: dict[str, ShaperKind] = {
-    "sasr": ShaperKind(SASR, SasrConfig),
-    "rnd": ShaperKind(RND, RndConfig),
-    "drnd": ShaperKind(DRND, DrndConfig),
-    "explo": ShaperKind(Explo, ExploConfig),
-    "explors": ShaperKind(ExploRS, ExplorsConfig),
-    "gfa_rfe": ShaperKind(GfaRfe, GfaRfeConfig),
-    "relara": ShaperKind(Relara, RelaraConfig),
-    "rosa": ShaperKind(Rosa, RosaConfig),
+SHAPERS: dict[str, ShaperEntry] = {
+    "sasr": ShaperEntry(SASR, SasrConfig),
+    "rnd": ShaperEntry(RND, RndConfig),
+    "drnd": ShaperEntry(DRND, DrndConfig),
+    "explo": ShaperEntry(Explo, ExploConfig),
+    "explors": ShaperEntry(ExploRS, ExplorsConfig),
+    "gfa_rfe": ShaperEntry(GfaRfe, GfaRfeConfig),
+    "relara": ShaperEntry(Relara, RelaraConfig),
+    "rosa": ShaperEntry(Rosa, RosaConfig),
 }
 NONE = "none"
 """The name of no shaper: the plain agent."""
@@ -44,8 +44,8 @@ CUSTOM = "custom"
 """The name of a shaper that the caller brings."""
 
 
-def shaper_named(name: str) -> ShaperKind | None:
-    """A shaper's kind; None for "none" and for a caller's own."""
+def shaper_named(name: str) -> ShaperEntry | None:
+    """A shaper's entry; None for "none" and for a shaper that the caller brings."""
     if name in (NONE, CUSTOM):
         return None
     if name not in SHAPERS:

@@ -1,4 +1,4 @@
-"""What the environment's rewards amount to, as a unit for the bonus."""
+"""The size of the environment's rewards, as a unit for the bonus."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ NOTICED = 0.01
 
 
 class RewardScale(nn.Module):
-    """The size of the rewards that each member has seen: the mean or the largest |reward| over its rewarded steps.
+    """The size of the rewards of each seed: the mean or the largest |reward| over its rewarded steps.
 
     A step is rewarded if its reward is above the threshold, as everywhere here, and not 0. Costs do not count: the
     small ones of an action are all there is until the first goal, and would take the bonus away just while it is
-    needed. Before the first rewarded step the scale is 1. It is reckoned where steps come from, and told to the device
-    only when it has moved.
+    needed. Before the first rewarded step the scale is 1. It is computed on the CPU, where steps come from, and
+    copied to the device only when it has moved.
     """
 
     total: Tensor  # (P,) float64, the sum of |reward|, on the CPU like the next two
     steps: Tensor  # (P,) int64, rewarded steps
     largest: Tensor  # (P,) float64
-    told: Tensor  # (P,) float32 on the CPU, what is in force
+    on_cpu: Tensor  # (P,) float32 on the CPU, what is in force
     in_force: Tensor  # (P,) float32 on the host's device, where captured graphs read it
 
     def __init__(self, rule: RewardScaleName, host: Host, *, reward_above: float) -> None:
@@ -36,7 +36,7 @@ class RewardScale(nn.Module):
         self.register_buffer("total", torch.zeros(host.members, dtype=torch.float64))
         self.register_buffer("steps", torch.zeros(host.members, dtype=torch.int64))
         self.register_buffer("largest", torch.zeros(host.members, dtype=torch.float64))
-        self.register_buffer("told", torch.ones(host.members))
+        self.register_buffer("on_cpu", torch.ones(host.members))
         self.register_buffer("in_force", torch.ones(host.members, device=host.device))
 
     def observe(self, step: Transition) -> None:
@@ -52,9 +52,9 @@ class RewardScale(nn.Module):
         total += size.sum(1)
         steps += np.count_nonzero(size, axis=1)
         np.maximum(largest, size.max(1), out=largest)
-        found = largest if self.rule == "largest" else total / np.maximum(steps, 1)
-        told = self.told.numpy()
-        moved = (steps > 0) & (np.abs(found - told) > NOTICED * told)
+        scale = largest if self.rule == "largest" else total / np.maximum(steps, 1)
+        in_force = self.on_cpu.numpy()
+        moved = (steps > 0) & (np.abs(scale - in_force) > NOTICED * in_force)
         if moved.any():
-            told[moved] = found[moved]
-            self.in_force.copy_(self.told)
+            in_force[moved] = scale[moved]
+            self.in_force.copy_(self.on_cpu)

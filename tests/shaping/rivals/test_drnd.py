@@ -73,7 +73,7 @@ def test_visits_lower_the_distance_a_lot_and_the_bonus_clearly() -> None:
 
 def test_every_target_is_learned_from_and_each_is_another_network() -> None:
     shaper = bind(DRND(targets=3, hidden=(16,), outputs=8), 4, seeds=(0, 1))
-    _, targets = shaper.told(torch.randn(2, 5, 4))
+    _, targets = shaper.outputs(torch.randn(2, 5, 4))
     assert targets.shape == (3, 2, 5, 8)
     flat = targets.reshape(6, -1)
     assert len({tuple(row.tolist()) for row in flat}) == 6

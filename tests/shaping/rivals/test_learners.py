@@ -241,7 +241,7 @@ def test_a_discrete_observation_is_refused_with_the_fix(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["explors", "gfa_rfe", "relara"])
 def test_a_host_without_a_policy_to_ask_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="does not show its policy"):
+    with pytest.raises(ValueError, match="has no policy to ask"):
         SHAPERS[name].make().bind(Host(observation_space=box(2), action_space=box(1)))
 
 

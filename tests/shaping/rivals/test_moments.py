@@ -82,10 +82,10 @@ def test_a_discount_of_zero_gives_the_deviation_of_the_reward_itself() -> None:
 
 def test_a_recent_sum_is_the_mean_over_the_horizon_and_follows_a_reward_that_shrinks() -> None:
     recent = RecentSum(2, discount=0.9, device=CPU)
-    recent.follow(torch.tensor([[1.0, 3.0], [0.0, 0.0]]))
+    recent.update(torch.tensor([[1.0, 3.0], [0.0, 0.0]]))
     assert recent()[:, 0].tolist() == pytest.approx([20.0, 0.0], abs=1e-5)
     for _ in range(1500):
-        recent.follow(torch.full((2, 5), 1e-4))
+        recent.update(torch.full((2, 5), 1e-4))
     assert recent()[:, 0].tolist() == pytest.approx([1e-3, 1e-3], rel=0.05)
 
 

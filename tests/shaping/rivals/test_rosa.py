@@ -31,7 +31,9 @@ def by_environment(column: Tensor, envs: int = 2, steps: int = 300) -> Tensor:
 @given(stop=st.sampled_from([0.05, 0.1, 0.5, 1.0]), length=st.sampled_from([7, 37, 1000]))
 def test_shaping_sums_to_nothing_over_every_interval(stop: float, length: int) -> None:
     shaper, ends = play(120, length=length, stop_probability=stop)
-    paid, on = (by_environment(column, steps=120).flatten(0, 1) for column in (shaper.paid, shaper.decision > 0))
+    paid, on = (
+        by_environment(column, steps=120).flatten(0, 1) for column in (shaper.stored_bonus, shaper.decision > 0)
+    )
     closed = 0
     for own_paid, own_on in zip(paid.double(), on, strict=True):
         total, start = 0.0, 0
@@ -58,7 +60,7 @@ def test_what_is_still_to_be_paid_does_not_depend_on_what_the_agent_does() -> No
         before = shaper.potential.clone()
         for step in ahead[20:]:
             shaper.observe(step)
-        paid = by_environment(shaper.paid, envs=8, steps=40)[..., 20:]
+        paid = by_environment(shaper.stored_bonus, envs=8, steps=40)[..., 20:]
         sums.append((paid * GAMMA ** torch.arange(20)).sum(-1))
         torch.testing.assert_close(sums[-1], -before / GAMMA, rtol=0, atol=1e-4)
         assert (before != 0.0).any()
@@ -67,7 +69,7 @@ def test_what_is_still_to_be_paid_does_not_depend_on_what_the_agent_does() -> No
 
 def test_nothing_is_paid_while_off_except_what_closes_an_interval() -> None:
     shaper, ends = play(stop_probability=0.5)
-    paid, decision = by_environment(shaper.paid), by_environment(shaper.decision)
+    paid, decision = by_environment(shaper.stored_bonus), by_environment(shaper.decision)
     started = torch.cat([torch.tensor([True]), ends[:-1]])
     before = torch.cat([torch.zeros_like(decision[..., :1]), decision[..., :-1]], -1).masked_fill(started, 0)
     idle = (decision == 0) & (before == 0)
@@ -83,7 +85,7 @@ def test_switching_on_is_paid_for_once() -> None:
     decision, was_on = by_environment(shaper.decision), by_environment(shaper.was_on)
     switched_on = ((decision > 0) & ~was_on).flatten(0, 1)
     zeros = torch.zeros(switched_on.shape)
-    cost = free.own_reward(zeros, zeros, switched_on=switched_on, novelty=zeros) - dear.own_reward(
+    cost = free.shaper_reward(zeros, zeros, switched_on=switched_on, novelty=zeros) - dear.shaper_reward(
         zeros, zeros, switched_on=switched_on, novelty=zeros
     )
     on = (decision > 0).flatten(0, 1)
@@ -108,13 +110,13 @@ def test_the_frozen_network_stays_bit_for_bit_and_its_values_are_about_one() -> 
         if t > 20:
             shaper.update(batch_of(steps[: t + 1], seed=t))
     assert all(torch.equal(a, b) for a, b in zip(before, shaper.features.parameters(), strict=True))
-    chosen = shaper.paid[:, :60][shaper.decision[:, :60] > 0]
+    chosen = shaper.stored_bonus[:, :60][shaper.decision[:, :60] > 0]
     assert 0.3 < float(chosen.abs().mean()) < 3.0
 
 
 def test_a_shaper_with_no_components_never_shapes() -> None:
     shaper, _ = play(50, components=0)
-    assert (shaper.paid == 0.0).all()
+    assert (shaper.stored_bonus == 0.0).all()
     assert (shaper.decision[:, :100] == 0).all()
     host = host_of((0, 1))
     assert (trained("rosa", host, components=0).shape(batch_of(make_steps(host, 40))) == 0.0).all()
@@ -124,7 +126,7 @@ def test_the_bonus_is_what_was_kept_for_the_slot_and_is_forgotten_with_it() -> N
     host = host_of()
     shaper = trained("rosa", host, weight=0.3)
     batch = batch_of(make_steps(host, 40))
-    torch.testing.assert_close(shaper.shape(batch), 0.3 * shaper.paid.gather(1, batch.slot))
+    torch.testing.assert_close(shaper.shape(batch), 0.3 * shaper.stored_bonus.gather(1, batch.slot))
     shaper.release(batch.slot[:, :1])
     assert (shaper.shape(batch)[:, 0] == 0.0).all()
     assert (shaper.decision.gather(1, batch.slot)[:, 0] == UNKNOWN).all()
@@ -153,7 +155,7 @@ def test_the_shaper_learns_which_decision_brings_reward() -> None:
         shaper.decision[:, :64] = decision.to(torch.int8)
         shaper.update(Batch(obs, torch.zeros(2, 64, 2), (decision == 2).float(), obs, done, slot))
     off = torch.zeros(2, 1, dtype=torch.bool)
-    probability = shaper._logits(shaper._seen(obs[:, :1]), off).softmax(-1)[:, 0]
+    probability = shaper._logits(shaper._inputs(obs[:, :1]), off).softmax(-1)[:, 0]
     assert (probability.argmax(-1) == 2).all()
     assert (probability[:, 2] > 0.5).all()
 

@@ -47,7 +47,7 @@ class DrndConfig(DistillationConfig):
 
 
 class Terms(NamedTuple):
-    """What the bonus is made of, each (P, B)."""
+    """The parts of the bonus, each (P, B)."""
 
     distance: Tensor  # b1, squared distance of the predictor to the targets' mean
     rarity: Tensor  # b2, the root of the count's statistic
@@ -55,10 +55,10 @@ class Terms(NamedTuple):
 
 
 class DRND(Shaper):
-    """Pays the distance of a predictor to the mean of N random networks, and how little it has averaged over them.
+    """Adds the distance of a predictor to the mean of N random networks, and how little it has averaged over them.
 
     The predictor learns a target drawn anew for each sample. After n visits it is about the mean of n draws, whose
-    second moment gives n away.
+    second moment estimates n.
 
     >>> DRND(targets=10).config.alpha
     0.95
@@ -93,8 +93,8 @@ class DRND(Shaper):
         self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
         self.moments = RunningMoments(host.members, width, device)
         self.scale = make_scale(config, host)
-        # The two terms have different units: the first grows with what the targets say, the second does not. Here
-        # they weigh as on the frames of the published runs, whose targets say 2 · 84²/512 in the square.
+        # The two terms have different units: the first grows with the targets' outputs, the second does not. Here
+        # they weigh as on the frames of the published runs, whose targets' outputs have a mean square of 2 · 84²/512.
         self.unit = 1.0 if picture or config.compat else 27.6 * outputs / (2.0 * width)
         self.draw_streams = MemberStreams(host.seeds, "drnd/draw", device)
 
@@ -117,15 +117,15 @@ class DRND(Shaper):
         self.check_batch(batch)
         return self.config.weight * self.novelty(self.states(batch.next_obs))
 
-    def told(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """What the predictor (P, B, D) and the targets (N, P, B, D) say of states (P, B, width)."""
+    def outputs(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs of the predictor (P, B, D) and of the targets (N, P, B, D) for states (P, B, width)."""
         x = self.moments.standardise(states, self.config.clip)
         N = self.config.targets
         return self.predictor(x), self.target(x).unflatten(0, (N, len(x)))
 
     def terms(self, states: Tensor) -> Terms:
         """The parts of the bonus for states (P, B, width)."""
-        predicted, targets = self.told(states)
+        predicted, targets = self.outputs(states)
         return drnd_terms(predicted, targets, root=self.config.root, compat=self.config.compat)
 
     def bonus(self, terms: Terms) -> Tensor:
@@ -139,7 +139,7 @@ class DRND(Shaper):
 
     def loss(self, states: Tensor, keep: Tensor, drawn: Tensor) -> tuple[Tensor, Terms]:
         """Mean squared error (P,) of the kept states to the targets drawn (P, B) for them, and the bonus's terms."""
-        predicted, targets = self.told(states)
+        predicted, targets = self.outputs(states)
         index = drawn[None, ..., None].expand(1, *predicted.shape)
         error = (predicted - targets.gather(0, index)[0]).square().mean(-1)
         terms = drnd_terms(predicted.detach(), targets, root=self.config.root, compat=self.config.compat)
@@ -154,7 +154,7 @@ class DRND(Shaper):
         self.adam.descend(loss.sum())
         bonus = self.bonus(terms)
         if isinstance(self.scale, RecentSum):
-            self.scale.follow(bonus)
+            self.scale.update(bonus)
         return {
             "prediction_error": loss.detach(),
             "distance": terms.distance.mean(1),
@@ -165,11 +165,11 @@ class DRND(Shaper):
 
     def _draw_targets(self, like: Tensor) -> Tensor:
         N = self.config.targets
-        return self.draw_streams.draw(lambda own, g: torch.randint(N, own.shape, generator=g, device=own.device), like)
+        return self.draw_streams.draw(lambda row, g: torch.randint(N, row.shape, generator=g, device=row.device), like)
 
 
 def drnd_terms(predicted: Tensor, targets: Tensor, *, root: str = "each", compat: bool = False) -> Terms:
-    """The parts of the bonus from what the predictor (…, D) and N targets (N, …, D) say."""
+    """The parts of the bonus from the outputs of the predictor (…, D) and of N targets (N, …, D)."""
     mean = targets.mean(0)
     variance = (targets - mean).square().mean(0) + _TINY  # B₂ − μ², without its cancellation
     ratio = (predicted.square() - mean.square()) / variance

@@ -31,7 +31,7 @@ class ExploConfig:
     weight: float | None = None
     """Weight β of the bonus 1/√n; 0 is the plain agent. None is 0.1, and 0.01 · 256/bits for pictures."""
     bits: int | None = None
-    """Bits of a code: more of them tell more states apart. None is 64, and 256 for pictures."""
+    """Bits of a code: more of them distinguish more states. None is 64, and 256 for pictures."""
     standardise: bool = True
     """Standardise vectors by the first states and centre pictures by them; raw states hash by direction alone."""
     first_states: int = 1_000
@@ -51,11 +51,11 @@ class ExploConfig:
         if not self.primes or min(self.primes) < 2:
             raise ValueError(f"primes={self.primes} must be lengths of at least one array, each 2 or more")
         if len(set(self.primes)) < len(self.primes):
-            raise ValueError(f"primes={self.primes} has one twice; its two arrays would err together")
+            raise ValueError(f"primes={self.primes} has a duplicate; arrays of one length make the same errors")
 
 
 class Explo(Shaper):
-    """Pays 1/√n for reaching a state whose code was reached n times.
+    """Adds 1/√n for reaching a state whose code was reached n times.
 
     >>> Explo(bits=16).config.weight is None
     True
@@ -119,9 +119,9 @@ class Explo(Shaper):
         valid = valid.to(CPU)
         end = self.holds + self.bound.envs
         states = torch.where(valid[..., None], self.states(step.next_obs).to(CPU), 0.0)  # a dead step may hold NaN
-        for name, own in (("held", states), ("held_valid", valid)):
+        for name, entry in (("held", states), ("held_valid", valid)):
             self.grow(name, end)
-            getattr(self, name)[:, self.holds : end] = own
+            getattr(self, name)[:, self.holds : end] = entry
         self.holds = end
         if self.holds >= self.config.first_states:
             self._freeze()
@@ -137,8 +137,8 @@ class Explo(Shaper):
         if not self.vectors.picture:  # a pixel that hardly ever changes would outweigh all others
             self.scale.copy_((off.square().sum(1) / seen[:, 0] + 1e-8).sqrt())
         for row in range(self.holds):
-            own, is_valid = states[:, row : row + 1], valid[:, row : row + 1]
-            self.count(own.to(self.bound.device), is_valid.to(self.bound.device))
+            device = self.bound.device
+            self.count(states[:, row : row + 1].to(device), valid[:, row : row + 1].to(device))
         self.frozen, self.holds = True, 0
         self.held, self.held_valid = self.held[:, :0].clone(), self.held_valid[:, :0].clone()
 
@@ -149,11 +149,11 @@ class Explo(Shaper):
     def count(self, states: Tensor, valid: Tensor) -> None:
         """Add one to the codes of states (P, E, width) that are valid (P, E)."""
         keys = self.keys(states)
-        for env, own in enumerate(valid.unbind(1)):
+        for env, env_valid in enumerate(valid.unbind(1)):
             key = keys[..., env : env + 1]
-            # One by one, so that a code that is new and comes twice is new once.
-            self.codes.add_((self._read(key) == 0)[:, 0] & own)
-            self.table.scatter_add_(2, key, own[:, None, None].expand_as(key).to(self.table.dtype))
+            # One by one, so that a code that is new and comes from two environments is new once.
+            self.codes.add_((self._read(key) == 0)[:, 0] & env_valid)
+            self.table.scatter_add_(2, key, env_valid[:, None, None].expand_as(key).to(self.table.dtype))
 
     # ------------------------------------------------------- from counts to bonus
 
@@ -181,7 +181,7 @@ class Explo(Shaper):
         if x.device.type != "cpu":
             return torch.bmm(x, self.projection) >= 0.0
         # One by one, so that a member's bits do not depend on how many others there are.
-        return torch.stack([rows @ own for rows, own in zip(x, self.projection, strict=True)]) >= 0.0
+        return torch.stack([rows @ projection for rows, projection in zip(x, self.projection, strict=True)]) >= 0.0
 
     def keys(self, states: Tensor) -> Tensor:
         """Places (P, arrays, n) in the sketch's arrays of states (P, n, width)."""
@@ -198,7 +198,7 @@ class Explo(Shaper):
     def novelty(self, states: Tensor) -> Tensor:
         """1/√n, (P, B); 0 while there are too few states to standardise by."""
         n = self.counts(states)
-        # A state that was never counted is paid as one that was reached once, as when counting comes first.
+        # A state that was never counted gets the bonus of one that was reached once, as when counting comes first.
         return torch.where(self.codes[:, None] > 0, n.clamp(min=1).float().rsqrt(), 0.0)
 
     @torch.no_grad()

@@ -1,6 +1,6 @@
 """ExploRS: a learned reward that makes the next policy better, and a bonus for what is new (Devidze et al., 2022).
 
-The learned part R(s, a) rises where an action was better than expected by the environment's own return, and is worth
+The learned part R(s, a) rises where an action was better than expected by the environment's return, and is worth
 nothing to a policy on average. The bonus lets learning start before any reward was seen.
 """
 
@@ -44,15 +44,15 @@ class ExplorsConfig:
     bonus: Literal["counts", "network"] = "counts"
     """What is new: states whose code has a low count, or states that a network has not learned (RND)."""
     bonus_scale: float = 1.0
-    """λ: counts n are paid λ/√((λ/bonus_max)² + n)."""
+    """λ: counts n give λ/√((λ/bonus_max)² + n)."""
     bonus_max: float = 1.0
-    """What a state pays that was never counted."""
+    """The bonus of a state that was never counted."""
     bits: int = 32
     """Bits of a state's code, under bonus=counts."""
     first_states: int = 1_000
     """States of each member that codes are standardised by, for good, under bonus=counts; 0: not at all."""
     delay: int = 50_000
-    """Steps of each member before the learned reward is paid; it learns from the first one on."""
+    """Steps of each member before the learned reward is added; it learns from the first one on."""
     window: int = 5_000
     """Newest steps of each member that it learns from, once their episodes have ended."""
     hidden: tuple[int, ...] = (256,)
@@ -98,16 +98,16 @@ class Perceptron(nn.Module):
         self.encoder = ObservationEncoder(space, generators=generators, device=device)
         self.body = PopulationMLP((self.encoder.width + beside, *hidden, 1), generators=generators, device=device)
 
-    def see(self, obs: Tensor) -> Tensor:
-        """What the body takes of observations, (N, B, k)."""
-        seen: Tensor = self.encoder(obs)
-        return seen
+    def encode(self, obs: Tensor) -> Tensor:
+        """Vectors (N, B, k) of observations."""
+        vectors: Tensor = self.encoder(obs)
+        return vectors
 
-    def judge(self, seen: Tensor, beside: Tensor | None = None) -> Tensor:
+    def outputs(self, vectors: Tensor, beside: Tensor | None = None) -> Tensor:
         """Outputs (N, B)."""
-        x = seen if beside is None else torch.cat([seen, beside], dim=-1)
-        judged: Tensor = self.body(x)
-        return judged.squeeze(-1)
+        x = vectors if beside is None else torch.cat([vectors, beside], dim=-1)
+        outputs: Tensor = self.body(x)
+        return outputs.squeeze(-1)
 
 
 class Window(nn.Module):
@@ -165,12 +165,12 @@ class Window(nn.Module):
         """Observations, actions, returns and which returns are known, where numbers (P, B) in [0, 1) point to."""
         places = self.filled * self.ret.shape[2]
         place = torch.minimum((uniform * places).long(), (places - 1).clamp(min=0))
-        obs, action, ret, ready = (own.flatten(1, 2) for own in (self.obs, self.action, self.ret, self.ready))
+        obs, action, ret, ready = (part.flatten(1, 2) for part in (self.obs, self.action, self.ret, self.ready))
         return obs[member, place], action[member, place], ret[member, place], ready[member, place]
 
 
 class ExploRS(Shaper):
-    """Pays R(s, a) + B(s′): what helps the policy to the environment's reward, and what is new.
+    """Adds R(s, a) + B(s′): what helps the policy to the environment's reward, and what is new.
 
     >>> ExploRS(delay=1000).config.bonus
     'counts'
@@ -241,11 +241,12 @@ class ExploRS(Shaper):
         parts = (obs, action, reward, next_obs, terminated, truncated, counted)
         obs, action, reward, next_obs, terminated, truncated, counted = (part.to(device) for part in parts)
         # What followed is not known where only a time limit ended the episode; the value stands in for it.
-        tail = torch.where(truncated & ~terminated, self.value.judge(self.value.see(next_obs)), 0.0)
+        tail = torch.where(truncated & ~terminated, self.value.outputs(self.value.encode(next_obs)), 0.0)
         self.window.add(obs, self.flat_actions(action), reward, terminated | truncated, tail)
         self.seen += self.bound.envs
         if self.counts is not None:
-            self.counts.absorb(obs, counted)  # the state that was left is counted, the one that was reached is paid
+            # The state that was left is counted, the one that was reached gets the bonus.
+            self.counts.absorb(obs, counted)
         if self.network is not None:
             self.network.absorb(next_obs, torch.ones_like(terminated))
 
@@ -268,7 +269,7 @@ class ExploRS(Shaper):
 
     def learned(self, obs: Tensor, beside: Tensor) -> Tensor:
         """R(s, a) in [−1, 1], (P, B)."""
-        return self.reward.judge(self.reward.see(obs), beside).tanh()
+        return self.reward.outputs(self.reward.encode(obs), beside).tanh()
 
     def bonus(self, obs: Tensor) -> Tensor:
         """B(s) in [0, bonus_max], (P, B)."""
@@ -282,11 +283,11 @@ class ExploRS(Shaper):
     # ---------------------------------------------------------------- learning
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
-        """One step of the value and of the learned reward on the window; what they say, and what is new."""
+        """One step of the value and of the learned reward on the window; their outputs, and what is new."""
         self.check_batch(batch)
         like = torch.empty((self.bound.members, self.config.batch_size), device=self.bound.device)
         obs, beside, ret, known = self.window.sample(self.streams.uniform(like), self.member)
-        value_loss, advantage = self._judge(obs, ret, known)
+        value_loss, advantage = self._advantage(obs, ret, known)
         gain, learned = self._gain(obs, beside, advantage)
         self.value_adam.descend(value_loss.sum())
         self.reward_adam.descend(-gain.sum())
@@ -304,9 +305,9 @@ class ExploRS(Shaper):
             "window_ready": known.float().mean(1),
         }
 
-    def _judge(self, obs: Tensor, ret: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    def _advantage(self, obs: Tensor, ret: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         """The value's loss (P,), and by how much returns were better than it, 0 where they are not known, (P, B)."""
-        value = self.value.judge(self.value.see(obs))
+        value = self.value.outputs(self.value.encode(obs))
         error = smooth_l1_loss(value, ret, reduction="none") * known
         advantage = torch.where(known, ret - value.detach(), 0.0)
         return error.sum(1) / known.sum(1).clamp(min=1), advantage
@@ -318,9 +319,9 @@ class ExploRS(Shaper):
             action = self._stored(beside)
             likelihood = self.policy_of(self.bound).likelihood(obs, action)
             others = self.flat_actions(self.policy_of(self.bound).propose(_each(obs, n), self.streams))
-        seen = self.reward.see(obs)
-        learned = self.reward.judge(seen, beside).tanh()
-        every = self.reward.judge(_each(seen, n), others).tanh()
+        vectors = self.reward.encode(obs)
+        learned = self.reward.outputs(vectors, beside).tanh()
+        every = self.reward.outputs(_each(vectors, n), others).tanh()
         usual = every.view(*advantage.shape, n).mean(2)
         return (likelihood * advantage * (learned - usual)).mean(1), learned.detach()
 

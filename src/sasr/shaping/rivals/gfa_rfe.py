@@ -1,8 +1,8 @@
-"""GFA-RFE: pay for what an ensemble of value functions does not agree on (Zhang et al., 2024).
+"""GFA-RFE: a bonus for what an ensemble of value functions does not agree on (Zhang et al., 2024).
 
 The ensemble learns the value of its own disagreement, one network at a time, and weighs a sample by how certain its
 target is. Here it stands beside the agent, whose critics learn the environment's reward and the bonus together; so
-what is paid has a scale of its own, which the published form, where the bonus is all there is, lacks.
+the bonus gets a scale, which the published form does not need: there the bonus is the only reward.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Ensemble(nn.Module):
         self.shift = nn.Parameter(torch.zeros((len(everyone), width), device=device))
 
     def forward(self, x: Tensor) -> Tensor:
-        """What all of them say of inputs (P, B, k), (K, P, B)."""
+        """Values (K, P, B) of inputs (P, B, k)."""
         values = self.values(x.repeat(self.networks, 1, 1), list(self.parameters()))
         return values.view(self.networks, *x.shape[:2])
 
@@ -128,7 +128,7 @@ class Ensemble(nn.Module):
 
     def by_network(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The same tensors as (K, P, …)."""
-        return [own.view(self.networks, self.members, *own.shape[1:]) for own in tensors]
+        return [tensor.view(self.networks, self.members, *tensor.shape[1:]) for tensor in tensors]
 
 
 class TurnAdam(nn.Module):
@@ -141,9 +141,9 @@ class TurnAdam(nn.Module):
         self.lr, self.together, self.ensemble = lr, together, [ensemble]  # in a list: its owner registers it
         device = ensemble.gain.device
         self.register_buffer("steps", torch.zeros(ensemble.networks, device=device))
-        for index, own in enumerate(ensemble.by_network(list(ensemble.parameters()))):
-            self.register_buffer(f"mean_{index}", torch.zeros_like(own))
-            self.register_buffer(f"square_{index}", torch.zeros_like(own))
+        for index, parameter in enumerate(ensemble.by_network(list(ensemble.parameters()))):
+            self.register_buffer(f"mean_{index}", torch.zeros_like(parameter))
+            self.register_buffer(f"square_{index}", torch.zeros_like(parameter))
 
     @torch.no_grad()
     def step(self, turn: Tensor, gradients: Sequence[Tensor]) -> None:
@@ -153,7 +153,7 @@ class TurnAdam(nn.Module):
         # The released code's one Adam gives the others a gradient of 0, and their momentum goes on moving them.
         moved = everyone if self.together else turn
         self.steps.index_add_(0, moved, torch.ones_like(moved, dtype=self.steps.dtype))
-        parameters = ensemble.by_network([own.data for own in ensemble.parameters()])
+        parameters = ensemble.by_network([parameter.data for parameter in ensemble.parameters()])
         for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
             if self.together:
                 gradient = torch.zeros_like(parameter).index_copy_(0, turn, gradient.unsqueeze(0))
@@ -171,7 +171,7 @@ class TurnAdam(nn.Module):
 
 
 class GfaRfe(Shaper):
-    """Pays c times the standard deviation of K value functions at a state and action.
+    """Adds c times the standard deviation of K value functions at a state and action.
 
     >>> GfaRfe(networks=5).config.confidence
     2.0
@@ -197,9 +197,9 @@ class GfaRfe(Shaper):
         self.ensemble = Ensemble(self.encoder.width + action_width(host.action_space), config, init, device)
         self.targets = copy.deepcopy(self.ensemble).requires_grad_(False)
         self.adam = TurnAdam(self.ensemble, lr=config.learning_rate, together=config.compat)
-        # All value functions of a member see pictures through the same encoder; whoever's turn it is trains them.
-        seen_through = list(self.encoder.parameters())  # none, but for pictures
-        self.encoder_adam = Adam(seen_through, lr=config.learning_rate) if seen_through else None
+        # All value functions of a seed share one encoder of pictures, which every update trains.
+        encoder_parameters = list(self.encoder.parameters())  # none, but for pictures
+        self.encoder_adam = Adam(encoder_parameters, lr=config.learning_rate) if encoder_parameters else None
         self.scale = RecentSum(host.members, discount=config.horizon_discount, device=device)
         self.register_buffer("turn", torch.zeros(1, dtype=torch.int64, device=device))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
@@ -217,7 +217,7 @@ class GfaRfe(Shaper):
     def shape(self, batch: Batch) -> Tensor:
         """Weight · c · the ensemble's deviation for every sampled state and action, over its scale, (P, B)."""
         self.check_batch(batch)
-        bonus = self.config.weight * self.bonus(self._seen_by(self.target_encoder, batch.obs, batch.action))
+        bonus = self.config.weight * self.bonus(self._encoded(self.target_encoder, batch.obs, batch.action))
         if self.config.normaliser == "replay":
             bonus = bonus / self.scale()
         if not self.config.explore_steps:
@@ -230,7 +230,7 @@ class GfaRfe(Shaper):
         bonus: Tensor = self.config.confidence * self.targets(x).std(0)
         return bonus.clamp(max=self.config.bonus_max)
 
-    def _seen_by(self, encoder: ObservationEncoder, obs: Tensor, action: Tensor) -> Tensor:
+    def _encoded(self, encoder: ObservationEncoder, obs: Tensor, action: Tensor) -> Tensor:
         return torch.cat([encoder(obs), self.flat_actions(action)], dim=-1)
 
     # ---------------------------------------------------------------- learning
@@ -241,9 +241,9 @@ class GfaRfe(Shaper):
         action = self.policy_of(self.bound).propose(batch.next_obs, self.streams)
         target, deviation, bonus = self.target(batch, action)
         loss = self.fit(
-            self._seen_by(self.encoder, batch.obs, batch.action), target, weight=deviation.square().reciprocal()
+            self._encoded(self.encoder, batch.obs, batch.action), target, weight=deviation.square().reciprocal()
         )
-        self.scale.follow(bonus)
+        self.scale.update(bonus)
         return {
             "deviation": bonus.mean(1) / max(self.config.confidence, 1e-12),
             "novelty_spread": spread(bonus),
@@ -255,15 +255,15 @@ class GfaRfe(Shaper):
         }
 
     @torch.no_grad()
-    def target(self, batch: Batch, following: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the ensemble is taught, its deviation at s′ and a′ = `following`, and the bonus in it, each (P, B).
+    def target(self, batch: Batch, next_action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the ensemble is taught, its deviation at s′ and a′ = `next_action`, and the bonus in it, each (P, B).
 
-        The value goes on behind the ends of episodes: what is not known there does not become known by ending.
+        Bootstraps at the ends of episodes too: an end does not make a state's value known.
         """
-        bonus = self.bonus(self._seen_by(self.target_encoder, batch.obs, batch.action))
-        ahead = self.targets(self._seen_by(self.target_encoder, batch.next_obs, following))
-        value = (bonus + self.discount * ahead.mean(0)).clamp(0.0, self.config.value_max)
-        deviation: Tensor = ahead.std(0)
+        bonus = self.bonus(self._encoded(self.target_encoder, batch.obs, batch.action))
+        next_values = self.targets(self._encoded(self.target_encoder, batch.next_obs, next_action))
+        value = (bonus + self.discount * next_values.mean(0)).clamp(0.0, self.config.value_max)
+        deviation: Tensor = next_values.std(0)
         if self.config.normaliser == "replay":
             # In the ensemble's own units all would soon be below the least one, and every sample would weigh the same.
             deviation = deviation / deviation.mean(1, keepdim=True).clamp(min=1e-12)
@@ -271,8 +271,8 @@ class GfaRfe(Shaper):
 
     def fit(self, x: Tensor, target: Tensor, *, weight: Tensor) -> Tensor:
         """One step of the network whose turn it is towards targets (P, B); its weighted squared error (P,)."""
-        stacked = self.ensemble.by_network([own.data for own in self.ensemble.parameters()])
-        chosen = [own.index_select(0, self.turn).squeeze(0).requires_grad_() for own in stacked]
+        weights = self.ensemble.by_network([parameter.data for parameter in self.ensemble.parameters()])
+        chosen = [weight.index_select(0, self.turn).squeeze(0).requires_grad_() for weight in weights]
         loss = (weight * (self.ensemble.values(x, chosen) - target).square()).mean(1)
         encoder = list(self.encoder.parameters())
         gradients = torch.autograd.grad(loss.sum(), [*chosen, *encoder])
@@ -280,12 +280,11 @@ class GfaRfe(Shaper):
         if self.encoder_adam is not None:
             self.encoder_adam.step(list(gradients[len(chosen) :]))
         self.turn.copy_((self.turn + 1) % self.config.networks)
-        self._follow()
+        self._soft_update()
         return loss.detach()
 
     @torch.no_grad()
-    def _follow(self) -> None:
+    def _soft_update(self) -> None:
         share = self.config.tau / self.config.networks  # all of them, though only one has moved
-        ours, theirs = (self.targets, self.target_encoder), (self.ensemble, self.encoder)
-        slow, fast = (tuple(own for part in parts for own in part.parameters()) for parts in (ours, theirs))
-        torch._foreach_lerp_(slow, fast, share)
+        targets: list[Tensor] = [*self.targets.parameters(), *self.target_encoder.parameters()]
+        torch._foreach_lerp_(targets, [*self.ensemble.parameters(), *self.encoder.parameters()], share)

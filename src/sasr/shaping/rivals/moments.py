@@ -93,8 +93,8 @@ class RecentSum(nn.Module):
         self.register_buffer("mean", torch.ones((members, 1), device=device))
         self.register_buffer("begun", torch.zeros(1, dtype=torch.bool, device=device))
 
-    def follow(self, reward: Tensor) -> None:
-        """Move a little towards a batch's rewards (P, B); the first batch counts whole."""
+    def update(self, reward: Tensor) -> None:
+        """Move a little towards the mean of a batch's rewards (P, B); the first batch sets it."""
         mean = reward.mean(1, keepdim=True)
         self.mean.copy_(torch.where(self.begun, self.mean.lerp(mean, _RECENT), mean))
         self.begun.fill_(True)
@@ -125,17 +125,17 @@ class TransposedSpread(nn.Module):
 
     def advance(self, reward: Tensor, valid: Tensor) -> None:
         """One time step with rewards (P, E); a step that is not valid counts as a reward of 0, as it did there."""
-        paid = torch.where(valid, reward.double(), 0.0)
-        own = self.running.index_select(1, self.place)
-        for each in paid.unbind(1):
-            own = self.discount * own + each[:, None]
-            self.total.add_(torch.cat([own, own.square()], dim=1))
-        self.running.index_copy_(1, self.place, own)
+        rewards = torch.where(valid, reward.double(), 0.0)
+        running = self.running.index_select(1, self.place)
+        for env_reward in rewards.unbind(1):
+            running = self.discount * running + env_reward[:, None]
+            self.total.add_(torch.cat([running, running.square()], dim=1))
+        self.running.index_copy_(1, self.place, running)
         self._close_rollout(self.place == self.rollout - 1)
         self.place.copy_((self.place + 1) % self.rollout)
 
     def _close_rollout(self, full: Tensor) -> None:
-        """Merge the rollout's moments where it is full (1,), without asking the device whether it is."""
+        """Merge the rollout's moments where it is full (1,), without a read from the device."""
         mean, square = (self.total / (self.rollout * self.envs)).chunk(2, dim=1)
         new = (self.envs * full).double().expand_as(mean)
         self.moments.merge_moments(mean, (square - mean.square()).clamp(min=0.0), new)

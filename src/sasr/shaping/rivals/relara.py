@@ -53,7 +53,7 @@ class RelaraConfig:
     tau: float = 0.005
     """Share of its critics that moves into the target critics at each update, in (0, 1]."""
     compat: bool = False
-    """Pay every step the mean proposal of its batch, as the released code does by a slip in broadcasting."""
+    """Give every step the mean proposal of its batch, as the released code does by a slip in broadcasting."""
 
     def __post_init__(self) -> None:
         check_weight(self.weight)
@@ -92,7 +92,7 @@ class PairNetwork(nn.Module):
 
 
 class Relara(Shaper):
-    """Pays what a reward agent proposes for a state and action, drawn anew whenever a step is sampled.
+    """Adds what a reward agent proposes for a state and action, drawn anew whenever a step is sampled.
 
     >>> Relara(weight=0.5).config.blocks
     3
@@ -103,7 +103,7 @@ class Relara(Shaper):
     updates: Tensor  # () int64, on the device
     member: Tensor  # (P, 1) int64, 0 … P − 1, to index by seed and slot
     capturable = True
-    compilable = ("target", "critic_loss", "actor_loss", "follow")
+    compilable = ("target", "critic_loss", "actor_loss", "soft_update")
     checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: RelaraConfig | None = None, **options: Any) -> None:
@@ -148,7 +148,7 @@ class Relara(Shaper):
 
     @torch.no_grad()
     def observe(self, step: Transition) -> None:
-        """Note what the reward agent proposes for a step; one with a NaN or a wrong width is refused."""
+        """Store what the reward agent proposes for a step; one with a NaN or a wrong width is refused."""
         self.check(step)
         if step.slot is not None and self.proposed.shape[1]:
             self.absorb(step.obs, step.action, step.slot)
@@ -194,11 +194,11 @@ class Relara(Shaper):
         for_target, for_actor, for_unknown = drawn.unbind(-1)
         # What the policy would do at s′ now. The authors store what it did then, which grows stale, and which does not
         # exist where a time limit cut the episode.
-        following = self.flat_actions(self.policy_of(self.bound).propose(batch.next_obs, self.update_streams))
-        noted = self._noted(batch, beside, for_unknown)
-        loss, values = self.critic_loss(batch, beside, noted, self.target(batch, following, for_target))
+        next_action = self.flat_actions(self.policy_of(self.bound).propose(batch.next_obs, self.update_streams))
+        stored = self._stored(batch, beside, for_unknown)
+        loss, values = self.critic_loss(batch, beside, stored, self.target(batch, next_action, for_target))
         self.critic_adam.descend(loss.sum())
-        self.follow()
+        self.soft_update()
         actor_loss, entropy, middle = self.actor_loss(batch, beside, for_actor)
         alpha = self.log_alpha.exp()
         # Every update and once, where the authors' script has two steps at every second: as many, and none is skipped.
@@ -215,19 +215,19 @@ class Relara(Shaper):
         }
 
     @torch.no_grad()
-    def _noted(self, batch: Batch, beside: Tensor, noise: Tensor) -> Tensor:
+    def _stored(self, batch: Batch, beside: Tensor, noise: Tensor) -> Tensor:
         """What was proposed when the sampled steps were taken, (P, B); a new proposal where that is not known."""
         fresh, _, _ = self.propose(batch.obs, beside, noise)
         if batch.slot is None or not self.proposed.shape[1]:
             return fresh
-        noted = self.proposed[self.member, batch.slot]
-        return torch.where(noted == UNKNOWN, fresh, noted)
+        stored = self.proposed[self.member, batch.slot]
+        return torch.where(stored == UNKNOWN, fresh, stored)
 
     @torch.no_grad()
-    def target(self, batch: Batch, following: Tensor, noise: Tensor) -> Tensor:
+    def target(self, batch: Batch, next_action: Tensor, noise: Tensor) -> Tensor:
         """R + γ·(1 − terminated)·(min Q′ − α·log π)(s′, a′, r′), (P, B), with the environment's reward alone."""
-        proposal, log_prob, _ = self.propose(batch.next_obs, following, noise)
-        value = self._least(self.target_critic, batch.next_obs, following, proposal)
+        proposal, log_prob, _ = self.propose(batch.next_obs, next_action, noise)
+        value = self._minimum(self.target_critic, batch.next_obs, next_action, proposal)
         value = value - self.log_alpha.exp()[:, None] * log_prob
         return batch.reward + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
 
@@ -240,19 +240,19 @@ class Relara(Shaper):
         """What the actor lowers and its entropy, each (P,), and the middles of what it proposes, (P, B)."""
         proposal, log_prob, middle = self.propose(batch.obs, beside, noise)
         alpha = self.log_alpha.detach().exp()[:, None]
-        loss = (alpha * log_prob - self._least(self.critic, batch.obs, beside, proposal)).mean(1)
+        loss = (alpha * log_prob - self._minimum(self.critic, batch.obs, beside, proposal)).mean(1)
         return loss, -log_prob.mean(1), middle.detach()
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def soft_update(self) -> None:
         """Move the target critics a little towards the critics."""
         torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
     def _values(self, critic: PairNetwork, obs: Tensor, beside: Tensor, proposal: Tensor) -> Tensor:
         """Both critics' values (2, P, B)."""
-        everything = torch.cat([beside, proposal.unsqueeze(-1)], dim=-1).repeat(2, 1, 1)
-        values: Tensor = critic(obs.repeat(2, *(1,) * (obs.dim() - 1)), everything)
+        inputs = torch.cat([beside, proposal.unsqueeze(-1)], dim=-1).repeat(2, 1, 1)
+        values: Tensor = critic(obs.repeat(2, *(1,) * (obs.dim() - 1)), inputs)
         return values.view(2, *proposal.shape)
 
-    def _least(self, critic: PairNetwork, obs: Tensor, beside: Tensor, proposal: Tensor) -> Tensor:
+    def _minimum(self, critic: PairNetwork, obs: Tensor, beside: Tensor, proposal: Tensor) -> Tensor:
         return self._values(critic, obs, beside, proposal).amin(0)

@@ -31,7 +31,7 @@ class DistillationConfig:
     weight: float = 0.5
     """Weight of the bonus; 0 is the plain agent."""
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers; DRND's predictor has the last one twice. Pictures have convolutions before them."""
+    """Widths of the hidden layers; DRND's predictor repeats the last one. Pictures have convolutions before them."""
     outputs: int | None = None
     """Numbers that a random network makes of a state; None is 64, and 512 for pictures."""
     activation: Literal["relu", "tanh"] = "relu"
@@ -102,7 +102,7 @@ RELEASED = RndConfig(
 
 
 class RND(Shaper):
-    """Pays the error of a predictor that learns a frozen random network: large where it has learned little.
+    """Adds the error of a predictor that learns a frozen random network: large where it has learned little.
 
     >>> RND(weight=1.0).config.trained_share
     0.25
@@ -144,7 +144,7 @@ class RND(Shaper):
         self.absorb(step.next_obs, step.valid if step.valid is not None else torch.ones_like(step.terminated))
 
     def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
-        """Move the statistics of states and of errors on by one step."""
+        """Update the statistics of states and of errors by one step."""
         states, valid = self.states(next_obs), valid.to(self.bound.device)
         self.moments.merge(states, valid)
         if not isinstance(self.scale, RecentSum):
@@ -179,7 +179,7 @@ class RND(Shaper):
         loss, error = self.loss(states, draw_mask(self.mask_streams, states, self.config.trained_share))
         self.adam.descend(loss.sum())
         if isinstance(self.scale, RecentSum):
-            self.scale.follow(error)
+            self.scale.update(error)
         return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}
 
 
@@ -194,6 +194,6 @@ def make_scale(config: Any, host: Host) -> RecentSum | ReturnSpread | Transposed
 
 
 def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:
-    """1.0 for the rows of (P, B, …) that are learned from, 0.0 for the others, each member's from its own stream."""
+    """1.0 for the rows of (P, B, …) that are learned from, 0.0 for the others, drawn from each seed's stream."""
     like = torch.empty(states.shape[:2], device=states.device)
     return (streams.uniform(like) < share).float()

@@ -1,7 +1,7 @@
-"""ROSA: a second player decides where to shape the reward and by how much, and pays for switching on.
+"""ROSA: a second player decides where to shape the reward and by how much, and has a cost for switching on.
 
 After Mguni et al. (2023), who released no code. The shaper here is one discrete SAC that merges the published switch
-and its choice of a value: action 0 is off, action i pays component i of a frozen random network of the state.
+and its choice of a value: action 0 is off, action i adds component i of a frozen random network of the state.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class RosaConfig:
     components: int = 8
     """Values m that the shaper can choose from; 0 leaves it nothing to do."""
     switch_cost: float = 0.1
-    """What the shaper pays for switching on."""
+    """Cost of switching on, in the shaper's reward."""
     stop_probability: float = 0.1
     """Chance of being switched off again at each step, in (0, 1]."""
     novelty_weight: float = 0.1
-    """Weight of the novelty of a state, whose recent mean is 1, in the shaper's own reward."""
+    """Weight of the novelty of a state, whose recent mean is 1, in the shaper's reward."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of the shaper's actor and critics."""
     feature_hidden: tuple[int, ...] = (512, 512, 512)
@@ -58,7 +58,7 @@ class RosaConfig:
     temperature_lr: float = 3e-4
     """Adam's step size for its log α."""
     first_temperature: float = 0.1
-    """α at the start: with 1, costs and novelties of about 0.1 would not be heard for a long time."""
+    """α at the start: 1 would outweigh costs and novelties of about 0.1 for a long time."""
     entropy_share: float = 0.5
     """Share of the largest possible entropy that its temperature is tuned towards, in (0, 1]."""
     tau: float = 0.005
@@ -102,7 +102,7 @@ class SwitchNetwork(nn.Module):
 
 
 class Rosa(Shaper):
-    """Pays F_t = φ_t − φ_{t−1}/γ, where φ is what the shaper chose, 0 while it is off: it sums to 0 over each interval.
+    """Adds F_t = φ_t − φ_{t−1}/γ, where φ is what the shaper chose, 0 while it is off: it sums to 0 over each interval.
 
     >>> Rosa(components=4).config.switch_cost
     0.1
@@ -111,12 +111,12 @@ class Rosa(Shaper):
     log_alpha: Tensor  # (P,)
     on: Tensor  # (P, E) bool, whether shaping is on in each environment
     potential: Tensor  # (P, E) φ of the last step
-    paid: Tensor  # (P, slots) F of each stored step
+    stored_bonus: Tensor  # (P, slots) F of each stored step
     decision: Tensor  # (P, slots) int8, what was decided there
     was_on: Tensor  # (P, slots) bool, whether shaping was on before
     member: Tensor  # (P, 1) int64, 0 … P − 1, to index by seed and slot
     capturable = True
-    compilable = ("critic_loss", "actor_loss", "follow")
+    compilable = ("critic_loss", "actor_loss", "soft_update")
     checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: RosaConfig | None = None, **options: Any) -> None:
@@ -145,7 +145,7 @@ class Rosa(Shaper):
         self.feature_moments = RunningMoments(host.members, max(1, config.components), device)
         space = host.observation_space
         self.actor = SwitchNetwork(space, config.hidden, self.outputs, init, device)
-        self.sees_pictures = self.actor.encoder.axes is not None
+        self.on_pictures = self.actor.encoder.axes is not None
         # Network p is member p's first critic, network P + p its second: one population, half the kernels.
         self.critic = SwitchNetwork(space, config.hidden, self.outputs, [*init] * 2, device)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
@@ -156,7 +156,7 @@ class Rosa(Shaper):
         slots = (host.members, host.replay.capacity)
         self.register_buffer("on", torch.zeros(shape, dtype=torch.bool, device=device))
         self.register_buffer("potential", torch.zeros(shape, device=device))
-        self.register_buffer("paid", torch.zeros(slots, device=device))
+        self.register_buffer("stored_bonus", torch.zeros(slots, device=device))
         self.register_buffer("decision", torch.full(slots, UNKNOWN, dtype=torch.int8, device=device))
         self.register_buffer("was_on", torch.zeros(slots, dtype=torch.bool, device=device))
         self.register_buffer("member", torch.arange(host.members, device=device)[:, None], persistent=False)
@@ -183,7 +183,7 @@ class Rosa(Shaper):
         chosen = values.gather(-1, (decision - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1)
         # An episode that ends while shaping is on closes the interval at once: φ of its last step counts as 0.
         potential = torch.where((decision > 0) & ~ends, chosen, 0.0)
-        self.paid[self.member, slot] = potential - self.potential / self.discount
+        self.stored_bonus[self.member, slot] = potential - self.potential / self.discount
         self.decision[self.member, slot] = decision.to(torch.int8)
         self.was_on[self.member, slot] = self.on
         self.potential.copy_(potential)
@@ -198,7 +198,7 @@ class Rosa(Shaper):
 
     def _decide(self, obs: Tensor) -> Tensor:
         """Decisions (P, E) int64: drawn from the actor, or 0 where an interval comes to its random end."""
-        logits = self._logits(self._seen(obs), self.on)
+        logits = self._logits(self._inputs(obs), self.on)
         drawn = self.streams.uniform(torch.empty((*self.on.shape, self.outputs + 1), device=logits.device))
         # The largest logit plus Gumbel noise is a draw from their distribution, without asking the device anything.
         gumbel = -(-(drawn[..., 1:].clamp(min=1e-12)).log()).log()
@@ -208,21 +208,21 @@ class Rosa(Shaper):
     @torch.no_grad()
     def release(self, slots: Tensor) -> None:
         """Forget the decisions of steps that are about to be overwritten."""
-        own = slots.to(self.bound.device)
-        self.decision[self.member, own] = UNKNOWN
-        self.paid[self.member, own] = 0.0
+        slots = slots.to(self.bound.device)
+        self.decision[self.member, slots] = UNKNOWN
+        self.stored_bonus[self.member, slots] = 0.0
 
     @torch.no_grad()
     def lose_replay(self) -> None:
         """Forget all decisions that were kept for replay slots."""
         self.decision.fill_(UNKNOWN)
-        self.paid.zero_()
+        self.stored_bonus.zero_()
 
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """Weight · F of every sampled step, (P, B)."""
         self.check_batch(batch)
-        return self.config.weight * self.paid[self.member, self._slots(batch)]
+        return self.config.weight * self.stored_bonus[self.member, self._slots(batch)]
 
     def _slots(self, batch: Batch) -> Tensor:
         if batch.slot is None:
@@ -236,23 +236,23 @@ class Rosa(Shaper):
         self.check_batch(batch)
         slot = self._slots(batch)
         decision, on_before = self.decision[self.member, slot].long(), self.was_on[self.member, slot]
-        known, paid = decision != UNKNOWN, self.config.weight * self.paid[self.member, slot]
+        known, bonus = decision != UNKNOWN, self.config.weight * self.stored_bonus[self.member, slot]
         on, share = decision > 0, known.sum(1).clamp(min=1)
         figures = {
             "on_share": on.sum(1) / share,
             "switch_on_share": (on & ~on_before).sum(1) / share,
-            "shaping_size": paid.abs().mean(1),
+            "shaping_size": bonus.abs().mean(1),
         }
         if not self.config.components:
             return figures
         novelty = self._novelty_of(batch.obs)
-        reward = self.own_reward(batch.reward, paid, switched_on=on & ~on_before, novelty=novelty)
+        reward = self.shaper_reward(batch.reward, bonus, switched_on=on & ~on_before, novelty=novelty)
         target = reward + self.discount * self._value(batch.next_obs, on).masked_fill(batch.terminated.bool(), 0.0)
-        seen = self._seen(batch.obs)
-        loss = self.critic_loss(seen, on_before, decision, known, target)
+        inputs = self._inputs(batch.obs)
+        loss = self.critic_loss(inputs, on_before, decision, known, target)
         self.critic_adam.descend(loss.sum())
-        self.follow()
-        actor_loss, entropy, excess = self.actor_loss(seen, on_before)
+        self.soft_update()
+        actor_loss, entropy, excess = self.actor_loss(inputs, on_before)
         alpha = self.log_alpha.exp()
         self.actor_adam.descend(actor_loss.sum())
         self.temperature_adam.descend((alpha * excess.detach()).sum())
@@ -264,21 +264,21 @@ class Rosa(Shaper):
             "novelty": novelty.mean(1),
         }
 
-    def own_reward(self, reward: Tensor, paid: Tensor, *, switched_on: Tensor, novelty: Tensor) -> Tensor:
-        """What the shaper itself is rewarded with, (P, B): what the agent is, novelty, less the cost of switching."""
-        return reward + paid - self.config.switch_cost * switched_on + self.config.novelty_weight * novelty
+    def shaper_reward(self, reward: Tensor, bonus: Tensor, *, switched_on: Tensor, novelty: Tensor) -> Tensor:
+        """The reward (P, B) of the shaper: the agent's with its bonus, novelty, less the cost of switching."""
+        return reward + bonus - self.config.switch_cost * switched_on + self.config.novelty_weight * novelty
 
-    def critic_loss(self, seen: Tensor, on: Tensor, decision: Tensor, known: Tensor, target: Tensor) -> Tensor:
+    def critic_loss(self, inputs: Tensor, on: Tensor, decision: Tensor, known: Tensor, target: Tensor) -> Tensor:
         """Squared errors of both critics over the steps that something was decided for, (P,)."""
         index = decision.clamp(min=0).unsqueeze(-1).expand(2, *decision.shape, 1)
-        error = self._critics(self.critic, seen, on).gather(-1, index).squeeze(-1) - target
+        error = self._critics(self.critic, inputs, on).gather(-1, index).squeeze(-1) - target
         return ((error.square() * known).sum(-1) / known.sum(-1).clamp(min=1)).sum(0)
 
-    def actor_loss(self, seen: Tensor, on: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def actor_loss(self, inputs: Tensor, on: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the actor lowers, its entropy, and by how much that is above its target, each (P,)."""
-        log_prob = self._logits(seen, on).log_softmax(-1)
+        log_prob = self._logits(inputs, on).log_softmax(-1)
         prob, alpha = log_prob.exp(), self.log_alpha.detach().exp()[:, None, None]
-        value = self._critics(self.critic, seen, on).amin(0).detach()
+        value = self._critics(self.critic, inputs, on).amin(0).detach()
         loss = (prob * (alpha * log_prob - value)).sum(-1).mean(1)
         entropy = -(prob * log_prob).sum(-1)
         most = torch.where(on, math.log(max(1, self.outputs - 1)), math.log(self.outputs))
@@ -287,37 +287,37 @@ class Rosa(Shaper):
     @torch.no_grad()
     def _value(self, obs: Tensor, on: Tensor) -> Tensor:
         """Value (P, B) of a state in which shaping is on or off: while on, chance ends it before the actor chooses."""
-        seen = self._seen(obs)
-        log_prob = self._logits(seen, on).log_softmax(-1)
-        critics = self._critics(self.target_critic, seen, on).amin(0)
+        inputs = self._inputs(obs)
+        log_prob = self._logits(inputs, on).log_softmax(-1)
+        critics = self._critics(self.target_critic, inputs, on).amin(0)
         chosen = (log_prob.exp() * (critics - self.log_alpha.exp()[:, None, None] * log_prob)).sum(-1)
         return torch.where(on, chosen.lerp(critics[..., 0], self.config.stop_probability), chosen)
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def soft_update(self) -> None:
         """Move the target critics a little towards the critics."""
         torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
     # -------------------------------------------------------------- small parts
 
-    def _logits(self, seen: Tensor, on: Tensor) -> Tensor:
+    def _logits(self, inputs: Tensor, on: Tensor) -> Tensor:
         """The actor's logits (P, B, m + 1); while shaping is on, only chance can switch it off."""
-        logits: Tensor = self.actor(seen, on)
+        logits: Tensor = self.actor(inputs, on)
         off = torch.arange(self.outputs, device=logits.device) == 0
         return logits.masked_fill(on.unsqueeze(-1) & off, _NEVER)
 
-    def _critics(self, critic: SwitchNetwork, seen: Tensor, on: Tensor) -> Tensor:
+    def _critics(self, critic: SwitchNetwork, inputs: Tensor, on: Tensor) -> Tensor:
         """Both critics' values (2, P, B, m + 1)."""
-        values: Tensor = critic(seen.repeat(2, *(1,) * (seen.dim() - 1)), on.repeat(2, 1))
+        values: Tensor = critic(inputs.repeat(2, *(1,) * (inputs.dim() - 1)), on.repeat(2, 1))
         return values.view(2, *on.shape, self.outputs)
 
     def _standardised(self, obs: Tensor) -> Tensor:
         """States (P, B, …) as float vectors that have been standardised; of pictures, the newest frame."""
         return self.novelty.moments.standardise(self.novelty.states(obs), self.config.clip)
 
-    def _seen(self, obs: Tensor) -> Tensor:
-        """What the actor and the critics see: pictures as they are, all else standardised."""
-        return obs if self.sees_pictures else self._standardised(obs)
+    def _inputs(self, obs: Tensor) -> Tensor:
+        """Inputs of the actor and the critics: pictures as they are, all else standardised."""
+        return obs if self.on_pictures else self._standardised(obs)
 
     @torch.no_grad()
     def _novelty_of(self, obs: Tensor) -> Tensor:
