@@ -118,7 +118,7 @@ def two_armed(shaper: ExploRS, better: float, episodes: int = 40, updates: int =
     batch = batch_of(make_steps(shaper.bound, 5))
     for _ in range(updates):
         shaper.update(batch)
-    return shaper.learned(obs.expand(-1, 2, -1), shaper.pair(torch.tensor([[0, 1]]).repeat(P, 1))).detach()
+    return shaper.learned(obs.expand(-1, 2, -1), shaper.flat_actions(torch.tensor([[0, 1]]).repeat(P, 1))).detach()
 
 
 def test_the_better_of_two_arms_is_rewarded() -> None:

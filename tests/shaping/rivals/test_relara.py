@@ -90,7 +90,7 @@ def test_what_was_proposed_is_kept_by_slot_and_forgotten_when_the_slot_is() -> N
     assert (kept.abs() <= 1.0).all()
     assert (shaper.proposed[:, 40:] == UNKNOWN).all()
     batch = batch_of(steps)
-    beside, noise = shaper.pair(batch.action), torch.zeros(3, 16)
+    beside, noise = shaper.flat_actions(batch.action), torch.zeros(3, 16)
     assert torch.equal(shaper._stored(batch, beside, noise), kept.gather(1, batch.slot))
     shaper.release(batch.slot[:, :1])
     fresh = shaper.propose(batch.obs, beside, noise)[0]
@@ -144,5 +144,5 @@ def test_discrete_actions_are_seen_one_by_one() -> None:
     host = host_of((0,), action=gym.spaces.Discrete(3))
     shaper = make("relara", host)
     obs, noise = torch.zeros(1, 3, 4), torch.zeros(1, 3)
-    proposals = shaper.propose(obs, shaper.pair(torch.tensor([[0, 1, 2]])), noise)[0]
+    proposals = shaper.propose(obs, shaper.flat_actions(torch.tensor([[0, 1, 2]])), noise)[0]
     assert len(proposals.unique()) == 3

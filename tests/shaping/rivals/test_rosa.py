@@ -31,9 +31,8 @@ def by_environment(column: Tensor, envs: int = 2, steps: int = 300) -> Tensor:
 @given(stop=st.sampled_from([0.05, 0.1, 0.5, 1.0]), length=st.sampled_from([7, 37, 1000]))
 def test_shaping_sums_to_nothing_over_every_interval(stop: float, length: int) -> None:
     shaper, ends = play(120, length=length, stop_probability=stop)
-    paid, on = (
-        by_environment(column, steps=120).flatten(0, 1) for column in (shaper.stored_bonus, shaper.decision > 0)
-    )
+    columns = (shaper.stored_bonus, shaper.decision > 0)
+    paid, on = (by_environment(column, steps=120).flatten(0, 1) for column in columns)
     closed = 0
     for own_paid, own_on in zip(paid.double(), on, strict=True):
         total, start = 0.0, 0
