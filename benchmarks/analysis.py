@@ -100,7 +100,7 @@ def read(run: Path, member: int) -> Saved:
     aside = (serial >= 0).view(*serial.shape, *(1,) * (following.dim() - 2))
     next_obs = torch.where(aside, saved["finals"][serial.clamp(min=0) % len(saved["finals"])], following)
     shaper = found.read("shaper") if "shaper" in found.parts else {}
-    size = shaper.get("ledger.estimator.size")
+    size = shaper.get("evidence.estimator.size")
     unseen = bool(found.read("unobserved")) if "unobserved" in found.parts else False
     return Saved(
         folder,
@@ -144,7 +144,7 @@ def _in_order(steps: Steps) -> tuple[Tensor, ...]:
 
 
 def _check(shaper: SASR, saved: Saved) -> None:
-    again = shaper.ledger.estimator.size[0].cpu()
+    again = shaper.evidence.estimator.size[0].cpu()
     if saved.evidence is None or not torch.equal(again, saved.evidence.to(again.dtype)):
         raise ValueError(
             f"shown again, the run gives evidence {again.tolist()}, not {saved.evidence}: not the same run"

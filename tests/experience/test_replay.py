@@ -249,7 +249,7 @@ def test_sasr_with_flags_counts_what_the_replay_still_holds() -> None:
         obs = torch.randn(2, 2, 2, generator=g)
         shaper.observe(replay.add(make_step(obs, truncated=t % 3 == 2)))
     for p in range(2):
-        kept = shaper.ledger.store.select(p, 1)
+        kept = shaper.evidence.store.select(p, 1)
         slots = [(replay.cursor * 2 - age) % replay.capacity for age in range(1, len(replay) + 1)]
         stored, _ = replay.read(p, torch.tensor(sorted(slots)))
         assert torch.equal(kept, stored)

@@ -110,7 +110,7 @@ def test_observation_kinds(kind: str, n_envs: int) -> None:
     model = sac(env, steps=90, policy=policy, buffer_size=500, **shaped())
     buffer = model.replay_buffer
     assert isinstance(buffer, SASRDictReplayBuffer if kind == "dict" else SASRReplayBuffer)
-    assert int(buffer.shaper.ledger.estimator.size.sum()) > 0
+    assert int(buffer.shaper.evidence.estimator.size.sum()) > 0
     assert buffer.shaper.width == {"dict": 4, "image": 36 * 36}.get(kind, 2)
 
 
@@ -119,7 +119,7 @@ def test_off_policy_algorithms(algorithm: type) -> None:
     env = Corridor(discrete=algorithm is DQN)
     model = algorithm("MlpPolicy", env, learning_starts=50, policy_kwargs=dict(SMALL), buffer_size=500, **shaped())
     model.learn(150, callback=SASRCallback())
-    assert int(model.replay_buffer.shaper.ledger.estimator.size.sum()) > 0
+    assert int(model.replay_buffer.shaper.evidence.estimator.size.sum()) > 0
 
 
 def test_stored_rewards_are_the_environments() -> None:
@@ -182,13 +182,13 @@ def test_flags_in_a_ring_that_wraps_count_only_what_is_still_there(kind: str) ->
     policy = "MultiInputPolicy" if kind == "dict" else "MlpPolicy"
     shaper = SASR("paper", storage="flags", retention=1.0, bandwidth=1.0)
     model = sac(env, steps=700, policy=policy, buffer_size=200, **shaped(shaper))
-    ledger = model.replay_buffer.shaper.ledger
-    size = int(ledger.estimator.size.sum())
+    evidence = model.replay_buffer.shaper.evidence
+    size = int(evidence.estimator.size.sum())
     assert 100 < size <= 200
     query = torch.randn(1, 20, shaper.width)
-    streamed = ledger.raw(query)
-    ledger.rebuild(0)
-    torch.testing.assert_close(streamed, ledger.raw(query), rtol=1e-3, atol=1e-3)
+    streamed = evidence.raw(query)
+    evidence.rebuild(0)
+    torch.testing.assert_close(streamed, evidence.raw(query), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("algorithm", [PPO, A2C])
@@ -202,7 +202,7 @@ def test_on_policy_algorithms(algorithm: type, kind: str, normalise: bool) -> No
     model.learn(300, callback=SASRCallback())
     buffer = model.rollout_buffer
     assert isinstance(buffer, SASRDictRolloutBuffer if kind == "dict" else SASRRolloutBuffer)
-    states = buffer.shaper.ledger.store.states[: int(buffer.shaper.ledger.store.size)]
+    states = buffer.shaper.evidence.store.states[: int(buffer.shaper.evidence.store.size)]
     assert len(states) > 0
     # The kernel sees the environment's own states, whatever VecNormalize makes of them: the time is a whole number.
     assert torch.equal(states[:, 1].round(), states[:, 1])

@@ -106,7 +106,7 @@ def test_somebody_elses_good_shaper_passes() -> None:
     [
         (WrongShape, r"must return \(P, B\) = \(3, 8\)"),
         (Trains, "shape changed the entry 'mean'"),
-        (Touches, "members of the population touch each other"),
+        (Touches, "seeds of the population influence each other"),
         (DrawsGlobally, "drew from a global generator"),
         (Forgets, "something counted is not in state_dict"),
         (WritesRewards, "stored rewards are the environment's"),

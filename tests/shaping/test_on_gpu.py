@@ -32,10 +32,10 @@ def trained(preset: str, device: torch.device, **options: object) -> SASR:
 def test_counts_agree_with_the_cpus(preset: str) -> None:
     on_cpu, on_gpu = trained(preset, torch.device("cpu")), trained(preset, CUDA)
     query = torch.randn(3, 256, 20)
-    expected = on_cpu.ledger.counts(query)
+    expected = on_cpu.evidence.counts(query)
     torch.set_float32_matmul_precision("high")  # a host may allow TF32; the projection must not use it
     try:
-        found = on_gpu.ledger.counts(query.to(CUDA)).cpu()
+        found = on_gpu.evidence.counts(query.to(CUDA)).cpu()
     finally:
         torch.set_float32_matmul_precision("highest")
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=2e-2)
@@ -115,5 +115,5 @@ def test_state_moves_between_devices() -> None:
     target.load_state_dict({k: v.cpu() for k, v in source.state_dict().items()})
     query = torch.randn(3, 64, 20)
     torch.testing.assert_close(
-        target.ledger.counts(query), source.ledger.counts(query.to(CUDA)).cpu(), rtol=1e-3, atol=2e-2
+        target.evidence.counts(query), source.evidence.counts(query.to(CUDA)).cpu(), rtol=1e-3, atol=2e-2
     )

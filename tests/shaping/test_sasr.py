@@ -37,7 +37,7 @@ def test_paper_reproduces_the_equations(bound: Bound) -> None:
     won, lost = torch.randn(2, 30, 1, 1, 3)
     episode(shaper, won, success=True)
     episode(shaper, lost, success=False)
-    features = shaper.ledger.estimator.features
+    features = shaper.evidence.estimator.features
     query = torch.randn(20, 3)
     W, b = features.frequency[0].double() / 0.2, features.phase[0].double()
 
@@ -56,8 +56,8 @@ def test_authors_reproduces_the_released_estimator(bound: Bound) -> None:
     shaper = bound("authors", k=4, sample=False)
     states = torch.randn(11 * 1001, 1, 1, 4)
     episode(shaper, states, success=False)
-    assert shaper.ledger.estimator.size.tolist() == [[0, 1001]]
-    features = shaper.ledger.estimator.features
+    assert shaper.evidence.estimator.size.tolist() == [[0, 1001]]
+    features = shaper.evidence.estimator.features
     query, stored = torch.randn(16, 4), states[::11, 0, 0]
     W, b = features.frequency[0].double() / 0.2, features.phase[0].double()
 
@@ -75,7 +75,7 @@ def test_authors_reproduces_the_released_estimator(bound: Bound) -> None:
 def test_authors_counts_nothing_up_to_a_thousand_states(bound: Bound) -> None:
     shaper = bound("authors", k=2)
     episode(shaper, torch.randn(11 * 1000, 1, 1, 2), success=False)
-    assert shaper.ledger.estimator.size.tolist() == [[0, 1000]]
+    assert shaper.evidence.estimator.size.tolist() == [[0, 1000]]
     assert (shaper.counts(make_batch(torch.randn(1, 5, 2))) == 0).all()
 
 
@@ -90,8 +90,8 @@ def test_unvisited_states_keep_beta_one_one_under_paper(bound: Bound) -> None:
     assert float(rate.mean()) == pytest.approx(0.5, abs=3 * (1 / 12) ** 0.5 / 50_000**0.5)
     # With random features the estimate of nothing scatters around 0 with √(D/M), and no more than that.
     scatter = (300 / 1000) ** 0.5
-    assert float(estimated.ledger.raw(far.obs).std()) < 2 * scatter
-    assert abs(float(estimated.ledger.raw(far.obs).mean())) < scatter
+    assert float(estimated.evidence.raw(far.obs).std()) < 2 * scatter
+    assert abs(float(estimated.evidence.raw(far.obs).mean())) < scatter
 
 
 def test_presets_are_configs_and_authors_rewards_stay_in_their_range(bound: Bound) -> None:
@@ -233,7 +233,7 @@ def test_flag_mode_counts_what_its_own_storage_counts_and_stores_no_state(bound:
         flagged.observe(step._replace(slot=slot))
         owning.observe(step)
     batch = torch.randn(1, 30, 2)
-    torch.testing.assert_close(flagged.ledger.raw(batch), owning.ledger.raw(batch), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(flagged.evidence.raw(batch), owning.evidence.raw(batch), rtol=1e-5, atol=1e-5)
     stored = sum(v.numel() for k, v in flagged.state_dict().items() if "states" in k or "open_items" in k)
     assert stored < 200  # slots of one open segment; the other one keeps states
     assert not any(k.endswith("store.states") for k in flagged.state_dict())
@@ -247,8 +247,8 @@ def test_flag_mode_forgets_overwritten_states(bound: Bound) -> None:
         shaper.release(slot)
         replay.obs[0, t % 100] = torch.full((2,), float(t // 500))
         shaper.observe(make_step(replay.obs[:, t % 100][:, None], truncated=t % 50 == 49, slot=slot))
-    assert shaper.ledger.estimator.size.tolist() == [[0, 100]]
-    old, new = shaper.ledger.raw(torch.tensor([[[0.0, 0.0], [1.0, 1.0]]]))[0, :, 1].tolist()
+    assert shaper.evidence.estimator.size.tolist() == [[0, 100]]
+    old, new = shaper.evidence.raw(torch.tensor([[[0.0, 0.0], [1.0, 1.0]]]))[0, :, 1].tolist()
     assert new == pytest.approx(100.0, rel=0.15)
     assert abs(old) < 15.0
 
@@ -264,7 +264,7 @@ def test_an_episode_longer_than_the_replay_buffer_is_refused_in_flag_mode(bound:
 def test_trajectories_of_states_and_actions(bound: Bound) -> None:
     shaper = bound("paper", k=2, state_action=True, retention=1.0)
     shaper.add_trajectory(torch.zeros(5, 3), success=True)
-    assert shaper.ledger.estimator.size.tolist() == [[5, 0]]
+    assert shaper.evidence.estimator.size.tolist() == [[5, 0]]
     with pytest.raises(ValueError, match="trajectory has 2 features, but this shaper was bound to 3"):
         shaper.add_trajectory(torch.zeros(5, 2), success=True)
 
@@ -281,7 +281,7 @@ def test_scheduled_bandwidth_is_a_setting(bound: Bound) -> None:
     shaper = bound("paper", bandwidth=LinearSchedule(0.5, 0.1, 200), retention=1.0)
     for _ in range(4):
         episode(shaper, torch.randn(50, 1, 1, 2), success=False)
-    assert float(shaper.ledger.h[0]) == pytest.approx(0.1)
+    assert float(shaper.evidence.h[0]) == pytest.approx(0.1)
 
 
 def test_image_states_stay_bytes() -> None:
@@ -289,7 +289,7 @@ def test_image_states_stay_bytes() -> None:
     shaper.bind(Host(observation_space=gym.spaces.Box(0, 255, (8, 8), np.uint8), action_space=box(1)))
     images = torch.randint(0, 256, (20, 1, 1, 8, 8), dtype=torch.uint8)
     episode(shaper, images, success=True)
-    assert shaper.ledger.store.states.dtype == torch.uint8
+    assert shaper.evidence.store.states.dtype == torch.uint8
     assert torch.isfinite(shaper.shape(make_batch(images[:, 0].transpose(0, 1)))).all()
 
 

@@ -124,7 +124,7 @@ def test_options_that_are_off_add_nothing_to_a_checkpoint(bound: Bound) -> None:
         "retention_streams": "_extra_state",
         "beta_streams": "_extra_state",
     }
-    ledger = {
+    evidence = {
         "": "until_rebuild rebuilds observed",
         "store.": "states owner size",
         "normaliser.": "count mean spread centre scale",
@@ -132,7 +132,7 @@ def test_options_that_are_off_add_nothing_to_a_checkpoint(bound: Bound) -> None:
         "estimator.features.": "frequency phase bandwidth",
     }
     expected = {f"{part}.{name}" for part, names in own.items() for name in names.split()}
-    expected |= {f"ledger.{part}{name}" for part, names in ledger.items() for name in names.split()}
+    expected |= {f"evidence.{part}{name}" for part, names in evidence.items() for name in names.split()}
     assert set(bound(paid_end="goal").state_dict()) == expected
 
 
@@ -273,7 +273,7 @@ def test_with_absorbing_a_range_is_worth_the_same_everywhere(bound: Bound) -> No
     """Moving the range adds c/(1 − γ) to the return of any trajectory, however it ends: no choice depends on it."""
     below, moved = (bound(range_rule="observed", sample=False, discount=0.9) for _ in range(2))
     ends(moved, reward=[0.0], count=4)
-    moved.ledger.load_state_dict(below.ledger.state_dict())
+    moved.evidence.load_state_dict(below.evidence.state_dict())
     c = moved.config.reward_weight * (float(moved.observed_range.shift[0]) + 1.0)
     obs = a_batch(size=6)
     for reward in (0.0, 1.0):
@@ -389,7 +389,7 @@ def test_each_member_is_weighed_by_its_own_failures(bound: Bound) -> None:
     shaper = bound(weight_rule="failures", seeds=(1, 2), retention=1.0)
     shaper.add_trajectory(torch.randn(9, 2), success=True, member=0)
     shaper.add_trajectory(torch.randn(9, 2), success=False, member=1)
-    assert shaper.ledger.failure_share.flatten().tolist() == pytest.approx([0.1, 1.0])
+    assert shaper.evidence.failure_share.flatten().tolist() == pytest.approx([0.1, 1.0])
 
 
 # ------------------------------------------------------------------------------ a background of average states
@@ -451,7 +451,7 @@ def test_a_fitted_background_is_small_where_neighbours_tell_and_large_where_not(
     shaper = bound(background="fitted", seeds=(1, 2), retention=1.0, estimator=estimator, **few)
     feed(shaper, 150, telling=True, member=0)
     feed(shaper, 150, telling=False, member=1)
-    small, large = shaper.ledger.fitted.chosen.tolist()
+    small, large = shaper.evidence.fitted.chosen.tolist()
     assert small <= 1.0
     assert large >= 100.0
     assert shaper.update(make_batch(a_batch(2)))["background"].tolist() == [small, large]
@@ -478,26 +478,26 @@ def test_a_fitted_background_is_the_likeliest_of_an_oracle(bound: Bound) -> None
             said = MEMORY * said + np.mean(likely, axis=1)
         shaper.add_trajectory(torch.tensor(states), success=won)
         known[won] += list(states)
-        assert shaper.ledger.fitted.log_likelihood[0].numpy() == pytest.approx(said, abs=1e-4), episode
+        assert shaper.evidence.fitted.log_likelihood[0].numpy() == pytest.approx(said, abs=1e-4), episode
         outcomes.append(won)
         heard = [sum(MEMORY**age for age, own in enumerate(outcomes[::-1]) if own == which) for which in (True, False)]
-        likeliest = SIZES[int(shaper.ledger.fitted.log_likelihood[0].argmax())]
-        assert float(shaper.ledger.fitted.chosen) == (likeliest if min(heard) >= ENOUGH else 0.0)
-    assert float(shaper.ledger.fitted.chosen) > 0.0
+        likeliest = SIZES[int(shaper.evidence.fitted.log_likelihood[0].argmax())]
+        assert float(shaper.evidence.fitted.chosen) == (likeliest if min(heard) >= ENOUGH else 0.0)
+    assert float(shaper.evidence.fitted.chosen) > 0.0
 
 
 @pytest.mark.parametrize("win", [0.0, 1.0])
 def test_a_fitted_background_says_nothing_until_some_won_and_some_lost(bound: Bound, win: float) -> None:
     shaper = bound(background="fitted", retention=1.0)
     feed(shaper, 20, telling=True, win=win)
-    assert shaper.ledger.fitted.log_likelihood.abs().sum() == 0.0
-    assert shaper.ledger.fitted.chosen.tolist() == [0.0]
+    assert shaper.evidence.fitted.log_likelihood.abs().sum() == 0.0
+    assert shaper.evidence.fitted.chosen.tolist() == [0.0]
 
 
 def test_a_fitted_background_buries_no_success_while_few_episodes_win(bound: Bound) -> None:
     shaper = bound(background="fitted", retention=1.0, bandwidth=0.1, standardise=False)
     feed(shaper, 200, telling=True, win=0.02)
-    fitted = shaper.ledger.fitted
+    fitted = shaper.evidence.fitted
     assert fitted.sizes[fitted.log_likelihood[0].argmax()] > 0.0  # that nothing wins fits well
     assert fitted.chosen.tolist() == [0.0]
     feed(shaper, 100, telling=False, win=0.5)
@@ -507,7 +507,7 @@ def test_a_fitted_background_buries_no_success_while_few_episodes_win(bound: Bou
 def test_a_fitted_background_pays_what_the_same_number_pays(bound: Bound) -> None:
     fitted = bound(background="fitted", retention=1.0, sample=False)
     feed(fitted, 40, telling=False)
-    size = float(fitted.ledger.fitted.chosen)
+    size = float(fitted.evidence.fitted.chosen)
     given = bound(background=size, retention=1.0, sample=False)
     feed(given, 40, telling=False)
     batch = make_batch(a_batch())
@@ -520,7 +520,7 @@ def test_a_fitted_background_pays_what_the_same_number_pays(bound: Bound) -> Non
 
 def test_rare_successes_are_kept_whole_and_thinned_when_they_are_many(bound: Bound) -> None:
     shaper = bound(retention_rule="adaptive", seeds=(1, 2))
-    size = shaper.ledger.estimator.size
+    size = shaper.evidence.estimator.size
     for seed in range(10):
         play(shaper, 100, seed=seed, reward=0.0, end="truncated")
     assert size.tolist() == [[0, 100]] * 2
@@ -582,7 +582,7 @@ def test_a_potential_adds_to_a_return_what_depends_on_its_ends_alone(draw: str, 
     """Σ γᵗ·(γ·f(s_{t+1}) − f(s_t)) = γᵀ·f(s_T) − f(s_0), and −f(s_0) where the episode truly ends."""
     shaper, batch = bound(potential=True, absorbing=absorbing, draw=draw, discount=0.9), walk(12)
     history(shaper)
-    weight = shaper.config.reward_weight * shaper.ledger.failure_share[0, 0]
+    weight = shaper.config.reward_weight * shaper.evidence.failure_share[0, 0]
     first = weight * shaper.scale(shaper.success_rate(batch))[0, 0]
     last = weight * shaper.scale(shaper.success_rate(make_batch(batch.next_obs)))[0, -1]
     gamma = 0.9 ** torch.arange(12)
@@ -599,7 +599,7 @@ def test_a_potential_goes_on_exactly_as_an_absorbing_state_would(bound: Bound) -
     for forever in (-1.0, 0.0, 0.7):
         by_hand = 0.9 * forever - f + float((0.9**steps * (0.9 * forever - forever)).sum())
         found = float(shaper.shape(batch._replace(terminated=torch.tensor([[True]]))))
-        assert found == pytest.approx(float(shaper.ledger.failure_share) * by_hand, abs=1e-5)
+        assert found == pytest.approx(float(shaper.evidence.failure_share) * by_hand, abs=1e-5)
 
 
 def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:

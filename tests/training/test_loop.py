@@ -84,8 +84,8 @@ def test_an_episode_cut_by_its_time_limit_is_stored_as_truncated_with_its_last_o
 
 def test_sasr_marks_slots_in_the_replay_also_when_it_wraps() -> None:
     flags, own = (run(450, seeds=(0,), shaper=SASR(storage=name, retention=1.0)) for name in ("flags", "own"))
-    stored = flags.shaper.ledger.store.select(0, 1)  # failures: an episode of Pendulum is never rewarded
-    assert 0 < len(stored) <= 300 < len(own.shaper.ledger.store.select(0, 1))
+    stored = flags.shaper.evidence.store.select(0, 1)  # failures: an episode of Pendulum is never rewarded
+    assert 0 < len(stored) <= 300 < len(own.shaper.evidence.store.select(0, 1))
     rows = flags.replay.obs[0, :, 0]
     assert all((rows == state).all(-1).any() for state in stored)
 

@@ -203,7 +203,7 @@ def test_evidence_counted_beside_graphs_is_what_is_counted_plainly(changes: dict
     plain, captured = counted("eager"), counted("graph")
     if not changes:
         assert captured._captured[-1].graphs  # or nothing was counted by a graph
-    ledgers = [own.shaper.ledger for own in (plain, captured)]
+    ledgers = [own.shaper.evidence for own in (plain, captured)]
     assert int(ledgers[0].estimator.size.sum()) > 1_000
     assert torch.equal(ledgers[0].estimator.size, ledgers[1].estimator.size)
     query = torch.randn(3, 64, 3, device="cuda")

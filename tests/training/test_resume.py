@@ -110,7 +110,7 @@ def test_an_episode_that_cannot_be_played_again_restarts_and_is_told(tmp_path, c
     recorder = Everything(stop_at=140)
     with Trainer(config, folder=tmp_path, recorder=recorder) as trainer:
         assert trainer.resume()
-        segmenter, evidence = trainer.learner.shaper.segmenter, trainer.learner.shaper.ledger.estimator
+        segmenter, evidence = trainer.learner.shaper.segmenter, trainer.learner.shaper.evidence.estimator
         counted = evidence.size.clone()
         assert (trainer.loop.open_length == 0).all()
         assert (segmenter.length == 0).all()
@@ -167,10 +167,10 @@ def test_without_its_replay_a_run_fills_a_new_one(tmp_path, name):
         assert updates > 0
         assert len(replay) == 0
         if name == "flags":
-            assert not shaper.ledger.store.flags.any()
-            assert shaper.ledger.estimator.size.sum() == 0
+            assert not shaper.evidence.store.flags.any()
+            assert shaper.evidence.estimator.size.sum() == 0
         elif name == "auto":
-            assert shaper.ledger.estimator.size.sum() > 0
+            assert shaper.evidence.estimator.size.sum() > 0
         trainer.loop.run(16)
         assert trainer.learner.agent.updates == updates  # too few steps for a batch
         trainer.loop.run(60)
@@ -180,18 +180,18 @@ def test_without_its_replay_a_run_fills_a_new_one(tmp_path, name):
 
 
 def assert_evidence_is_what_the_replay_holds(trainer):
-    ledger = trainer.learner.shaper.ledger
+    evidence = trainer.learner.shaper.evidence
     for member in range(2):
-        size, total = ledger.estimator.size[member].clone(), ledger.estimator.total[member].clone()
+        size, total = evidence.estimator.size[member].clone(), evidence.estimator.total[member].clone()
         assert size.sum() > 0
-        slots = ledger.store.flags[member].nonzero()[:, 0]
+        slots = evidence.store.flags[member].nonzero()[:, 0]
         assert slots.max() < trainer.learner.replay.cursor  # only steps that were taken since
-        ledger.estimator.clear(member)
+        evidence.estimator.clear(member)
         for outcome in (0, 1):
-            states = ledger.store.select(member, outcome)
-            ledger.estimator.add(member, outcome, ledger.normaliser.of_member(member, states))
-        assert torch.equal(ledger.estimator.size[member], size)
-        torch.testing.assert_close(ledger.estimator.total[member], total, rtol=1e-5, atol=1e-5)
+            states = evidence.store.select(member, outcome)
+            evidence.estimator.add(member, outcome, evidence.normaliser.of_member(member, states))
+        assert torch.equal(evidence.estimator.size[member], size)
+        torch.testing.assert_close(evidence.estimator.total[member], total, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,22 @@
-"""From retained states to counts of how often a state was seen in successes and in failures."""
+"""From retained states to counts of how often a state was visited in successes and in failures."""
 
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
+from sasr.evidence.evidence import Evidence
 from sasr.evidence.feature_count import features_for_error, search_feature_count
 from sasr.evidence.features import RandomFeatures
 from sasr.evidence.kernels import KERNELS, Cauchy, Gaussian, Kernel, Laplacian
-from sasr.evidence.ledger import Ledger
 from sasr.evidence.normaliser import StateNormaliser
 
 __all__ = [
     "KERNELS",
     "Cauchy",
     "Counts",
+    "Evidence",
     "ExactCounts",
     "Gaussian",
     "Kernel",
     "Laplacian",
-    "Ledger",
     "LinearCounts",
     "LinearSchedule",
     "RandomFeatures",

@@ -1,4 +1,4 @@
-"""How often a state was seen in successes and in failures, at a cost that does not grow with what was seen.
+"""How often a state was visited in successes and in failures, at a cost that does not grow with the visits.
 
 Sums commute, so the estimate over D stored states needs only a sum of features, never the states again:
 
@@ -24,7 +24,7 @@ CHUNK = 4096
 
 
 class Counts(nn.Module, ABC):
-    """Kernel sums over the states of P members, kept apart by outcome (the last axis: success, failure)."""
+    """Kernel sums over the states of P seeds, kept apart by outcome (the last axis: success, failure)."""
 
     size: Tensor  # (P, 2) int64, how many states each sum is over
     mass: Tensor | None  # (P, 2) float64, what they weigh together, where they are weighted
@@ -42,7 +42,7 @@ class Counts(nn.Module, ABC):
         return self.size.clamp(min=1) if self.mass is None else self.mass.float().clamp(min=1e-9)
 
     def add(self, member: int, outcome: int, states: Tensor, weight: Tensor | None = None) -> None:
-        """Count one member's states (n, k) towards an outcome, each as 1 or by its weight (n,)."""
+        """Count one seed's states (n, k) towards an outcome, each as 1 or by its weight (n,)."""
         if weight is not None and self.mass is None:
             raise ValueError("these counts take no weights; make them with weighted=True")
         self._accumulate(member, outcome, states, weight, sign=1)
@@ -56,7 +56,7 @@ class Counts(nn.Module, ABC):
         return self.raw(states).clamp(min=0.0)
 
     def clear(self, member: int) -> None:
-        """Forget everything of one member."""
+        """Forget everything of one seed."""
         self.size[member] = 0
         if self.mass is not None:
             self.mass[member] = 0.0
@@ -84,7 +84,7 @@ class Counts(nn.Module, ABC):
 
 
 class LinearCounts(Counts):
-    """Σⱼ z(s)·z(sⱼ) from one feature vector per member and outcome."""
+    """Σⱼ z(s)·z(sⱼ) from one feature vector per seed and outcome."""
 
     total: Tensor  # (P, 2, M) float64: large terms of both signs nearly cancel where a state has no neighbour
     compilable = ("project",)
@@ -113,7 +113,7 @@ class LinearCounts(Counts):
     def add_first(self, which: Tensor, count: Tensor, states: Tensor) -> None:
         """Count the first `count` (1,) of states (1, n, k) towards `which` (1,), 2·member + outcome.
 
-        The same as `add`, with everything in tensors: nothing depends on a number that Python would have to know.
+        The same as `add`, with everything in tensors: nothing depends on a number that Python would have to read.
         """
         used = torch.arange(states.shape[1], device=states.device) < count
         z_1DM = self.features.of_members(which // 2, states).double() * used[:, None]
@@ -129,7 +129,7 @@ class LinearCounts(Counts):
 
 
 class SquaredCounts(Counts):
-    """Σⱼ (z(s)·z(sⱼ))² from an M × M matrix per member and outcome.
+    """Σⱼ (z(s)·z(sⱼ))² from an M × M matrix per seed and outcome.
 
     The square of a kernel estimate is never negative, but far states still add 1/M each. `subtract_floor` takes that
     expected D/M off again.

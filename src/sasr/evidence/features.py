@@ -42,7 +42,7 @@ def orthogonal_frequencies(k: int, count: int, generator: torch.Generator) -> Te
 
 
 class RandomFeatures(nn.Module):
-    """z(s) = √(2/M) cos(Wᵀs/h + b) (paper, "Highly Efficient Beta Distribution Derivation") for P members.
+    """z(s) = √(2/M) cos(Wᵀs/h + b) (paper, "Highly Efficient Beta Distribution Derivation") for P seeds.
 
     The `paired` form uses M/2 frequencies as cos and sin instead of random phases b.
     """
@@ -84,18 +84,18 @@ class RandomFeatures(nn.Module):
         self.register_buffer("bandwidth", torch.ones(len(seeds), device=device))
 
     def of_member(self, member: int, states: Tensor) -> Tensor:
-        """Features (n, M) of one member's states (n, k)."""
+        """Features (n, M) of one seed's states (n, k)."""
         return self.waves(self._turn(states / self.bandwidth[member], self.frequency[member]), self.phase[member])
 
     def of_members(self, members: Tensor, states: Tensor) -> Tensor:
-        """Features (n, B, M) of states (n, B, k) of n members that a tensor names."""
+        """Features (n, B, M) of states (n, B, k) of n seeds that a tensor names."""
         h, frequency, phase = (part.index_select(0, members) for part in (self.bandwidth, self.frequency, self.phase))
         return self.waves(self._turn(states / h[:, None, None], frequency), phase[:, None])
 
     def forward(self, states: Tensor) -> Tensor:
         """Features (P, B, M) of states (P, B, k)."""
         if states.device.type == "cpu":
-            # One product per member: a batched product may split its work by P, and then P would change the last bits.
+            # One product per seed: a batched product may split its work by P, and then P would change the last bits.
             if len(states) == 1:
                 return self.of_member(0, states[0]).unsqueeze(0)
             return torch.stack([self.of_member(p, rows) for p, rows in enumerate(states)])

@@ -11,7 +11,7 @@ CONSTANT = 1e-8  # a feature whose spread is below this share of its size is cal
 
 
 class StateNormaliser(nn.Module):
-    """Standardises states of P members: (s − mean)/std, clipped.
+    """Standardises states of P seeds: (s − mean)/std, clipped.
 
     Statistics move with every observed state, but a kernel sum is only valid for states mapped the same way as those
     in it. So states are mapped by a frozen copy, renewed by `freeze` when the sums are rebuilt.
@@ -59,21 +59,21 @@ class StateNormaliser(nn.Module):
         count += new if isinstance(new, float) else new[:, 0]
 
     def freeze(self, member: int) -> None:
-        """From now on map this member's states by the statistics as they are."""
+        """From now on map this seed's states by the statistics as they are."""
         if not self.enabled or self.count[member] < 1:
             return
         mean, std = self.mean[member], (self.spread[member] / self.count[member]).sqrt()
-        # A constant feature says nothing yet; a unit scale keeps it at 0 without blowing rounding errors up.
+        # A constant feature has no scale yet; a unit scale keeps it at 0 without amplifying rounding errors.
         std = torch.where(std > CONSTANT * mean.abs().clamp(min=1.0), std, 1.0)
         self.centre[member] = mean.float()
         self.scale[member] = std.float()
 
     def of_member(self, member: int, states: Tensor) -> Tensor:
-        """One member's states (n, k), mapped."""
+        """One seed's states (n, k), mapped."""
         return self._map(states, self.centre[member], self.scale[member])
 
     def of_members(self, members: Tensor, states: Tensor) -> Tensor:
-        """States (n, B, k) of n members that a tensor names, mapped."""
+        """States (n, B, k) of n seeds that a tensor names, mapped."""
         centre, scale = self.centre.index_select(0, members), self.scale.index_select(0, members)
         return self._map(states, centre[:, None], scale[:, None])
 

@@ -1,4 +1,4 @@
-"""`check_shaper`: does a reward shaper keep its promises? What Gymnasium's `check_env` is for environments."""
+"""`check_shaper`: does a reward shaper fulfil its contract? What Gymnasium's `check_env` is for environments."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _check_round_trip(unbound: RewardShaper, trained: RewardShaper, batch: Batch
 
 
 def _check_members(unbound: RewardShaper, batch: Batch) -> None:
-    """Whatever happens to the last member, the first ones' bonuses stay the same bit for bit."""
+    """Whatever happens to the last seed, the first ones' bonuses stay the same bit for bit."""
     plain = _trained(unbound, _steps()).shape(batch)
     disturbed_steps = []
     for step in _steps():
@@ -101,11 +101,11 @@ def _check_members(unbound: RewardShaper, batch: Batch) -> None:
         reward[-1] = 1.0 - reward[-1]
         disturbed_steps.append(step._replace(obs=obs, reward=reward))
     disturbed = _trained(unbound, disturbed_steps).shape(batch)
-    assert torch.equal(plain[:-1], disturbed[:-1]), "members of the population touch each other"
+    assert torch.equal(plain[:-1], disturbed[:-1]), "seeds of the population influence each other"
 
 
 class _Policy:
-    """A policy that leans the way its state does."""
+    """A policy whose actions follow the state's first features."""
 
     def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
         noise = streams.draw(lambda like, g: torch.randn(like.shape, generator=g), obs[..., :2])
@@ -132,7 +132,7 @@ def _trained(unbound: RewardShaper, steps: list[Transition]) -> RewardShaper:
 
 
 def _steps(seed: int = 0) -> list[Transition]:
-    """Episodes of ten steps in every environment; the first environment of each member succeeds."""
+    """Episodes of ten steps in every environment; the first environment of each seed succeeds."""
     generator = torch.Generator().manual_seed(seed)
     steps = []
     for t in range(STEPS):
@@ -141,9 +141,9 @@ def _steps(seed: int = 0) -> list[Transition]:
         reward = torch.zeros(MEMBERS, ENVS)
         reward[:, 0] = float(t % 10 == 9)
         action = torch.rand(MEMBERS, ENVS, 2, generator=generator) * 2.0 - 1.0
-        won = reward > 0
+        succeeded = reward > 0
         slot = (t * ENVS + torch.arange(ENVS)).repeat(MEMBERS, 1)
-        steps.append(Transition(obs, action, reward, after, ends & won, ends & ~won, slot=slot))
+        steps.append(Transition(obs, action, reward, after, ends & succeeded, ends & ~succeeded, slot=slot))
     return steps
 
 

@@ -28,7 +28,7 @@ MAX_NEIGHBOUR_SHARE = 0.95
 """Above this share of the evidence as neighbours, the kernel makes all states alike."""
 MIN_SIGNAL_TO_NOISE = 0.05
 PROBES = 4
-"""Made-up success patterns that the signal-to-noise ratio is averaged over."""
+"""Synthetic success patterns that the signal-to-noise ratio is averaged over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Diagnosis:
 
     @property
     def is_signal(self) -> bool:
-        """Whether the shaped reward tells states apart."""
+        """Whether the shaped reward distinguishes states."""
         return not self.reason
 
     @property
@@ -67,16 +67,16 @@ class Diagnosis:
 
 @torch.no_grad()
 def diagnose(states: NDArray[Any] | Tensor, shaper: SASR | None = None, *, seed: int = 0) -> Diagnosis:
-    """Judge a shaper's settings on states (n, k), in the order a policy visited them.
+    """Evaluate a shaper's settings on states (n, k), in the order a policy visited them.
 
-    The first five sixths are taken as evidence, every one of them retained; the last sixth are new states to be judged,
-    so they mostly come from other episodes. Nothing is asked of rewards: for the signal-to-noise ratio a state's
-    outcome is made up, by which side of a random direction in standardised state space it lies on. The shaper itself is
+    The first five sixths are taken as evidence, every one of them retained; the last sixth are new states to evaluate,
+    which mostly come from other episodes. Rewards are not needed: for the signal-to-noise ratio a state's
+    outcome is synthetic: which side of a random direction in standardised state space it lies on. The shaper itself is
     not touched; only its settings are used.
     """
     data = torch.as_tensor(np.asarray(states)).flatten(1).float()
     if len(data) < 60:
-        raise ValueError(f"{len(data)} states are too few to judge a kernel; give at least 60, better 6,000")
+        raise ValueError(f"{len(data)} states are too few to evaluate a kernel; give at least 60, better 6,000")
     finite = torch.isfinite(data)
     if not finite.all():
         row, column = (~finite).nonzero()[0].tolist()
@@ -94,9 +94,9 @@ def diagnose(states: NDArray[Any] | Tensor, shaper: SASR | None = None, *, seed:
     return Diagnosis(
         stored=len(stored),
         features=data.shape[1],
-        bandwidth=float(probes[0].shaper.ledger.h[0]),
+        bandwidth=float(probes[0].shaper.evidence.h[0]),
         neighbours=float(exact.median()),
-        clamped=float((probes[0].shaper.ledger.raw(new.expand(2, -1, -1)) < 0.0).float().mean()),
+        clamped=float((probes[0].shaper.evidence.raw(new.expand(2, -1, -1)) < 0.0).float().mean()),
         reason=_reason(**figures, neighbour_share=float(exact.median()) / len(stored)),
         **figures,
     )
@@ -167,21 +167,21 @@ class _Probe:
             for outcome, states in self.outcome.items():
                 if len(states):
                     self.shaper.add_trajectory(states, success=outcome == SUCCESS, member=member)
-            self.shaper.ledger.rebuild(member)
+            self.shaper.evidence.rebuild(member)
         self.new = new
 
     def estimate(self) -> Tensor:
         """Estimated kernel sums of the new states over all evidence, (n,)."""
-        return self.shaper.ledger.counts(self.new.expand(2, -1, -1))[0].sum(-1)
+        return self.shaper.evidence.counts(self.new.expand(2, -1, -1))[0].sum(-1)
 
     def exact(self) -> Tensor:
         """Exact kernel sums of the new states over all evidence, (n,), with the same mapping and bandwidth."""
-        ledger = self.shaper.ledger
-        counts = ExactCounts(ledger.kernel, self.new.shape[1])
-        counts.bandwidth.copy_(ledger.h[:1])
+        evidence = self.shaper.evidence
+        counts = ExactCounts(evidence.kernel, self.new.shape[1])
+        counts.bandwidth.copy_(evidence.h[:1])
         for outcome, states in self.outcome.items():
-            counts.add(0, outcome, ledger.normaliser.of_member(0, states))
-        return counts.raw(ledger.normaliser.of_member(0, self.new)[None])[0].sum(-1)
+            counts.add(0, outcome, evidence.normaliser.of_member(0, states))
+        return counts.raw(evidence.normaliser.of_member(0, self.new)[None])[0].sum(-1)
 
     def reliability(self) -> float:
         """Correlation of the two runs' success rates over the new states."""
@@ -198,9 +198,7 @@ def _reason(*, lonely: float, rank_correlation: float, signal_to_noise: float, n
     if lonely > MAX_LONELY_SHARE:
         return f"{lonely:.0%} of new states have no neighbour: the kernel is too narrow to see them"
     if neighbour_share > MAX_NEIGHBOUR_SHARE:
-        return (
-            f"{neighbour_share:.0%} of all states are a new one's neighbours: the kernel is too wide to tell them apart"
-        )
+        return f"{neighbour_share:.0%} of all states are neighbours of a new one: the kernel is too wide"
     if rank_correlation < MIN_RANK_CORRELATION:
         return f"the estimate does not follow the kernel (rank correlation {rank_correlation:.2f}): too few features"
     if signal_to_noise < MIN_SIGNAL_TO_NOISE:

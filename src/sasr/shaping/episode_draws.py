@@ -1,4 +1,4 @@
-"""One draw an episode: a quantile for each member, held until its episode ends."""
+"""One draw an episode: a quantile for each seed, held until its episode ends."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sasr.randomness import MemberStreams
 
 
 class EpisodeDraws(nn.Module):
-    """A standard normal number for each member, the quantile at which all its states are judged for an episode.
+    """A standard normal number for each seed, the quantile of all its success rates during an episode.
 
-    A member has one policy and its batches do not say which environment a state came from, so it has one number too;
+    A seed has one policy and its batches are of all its environments, so it has one number too;
     with several environments, the first one's episodes set the pace.
     """
 
@@ -28,7 +28,7 @@ class EpisodeDraws(nn.Module):
         self._renew(range(host.members))
 
     def observe(self, step: Transition) -> None:
-        """Draw anew for the members whose first environment ended an episode with this step."""
+        """Draw anew for the seeds whose first environment ended an episode with this step."""
         done = step.terminated[:, 0] | step.truncated[:, 0]
         if step.valid is not None:
             done = done & step.valid[:, 0]

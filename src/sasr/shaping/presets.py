@@ -11,9 +11,9 @@ from sasr.errors import unknown_name
 from sasr.evidence.background import Background
 from sasr.evidence.bandwidth import Bandwidth, check_bandwidth
 from sasr.evidence.counts import EstimatorName
+from sasr.evidence.evidence import Scaling
 from sasr.evidence.features import Form, Frequencies
 from sasr.evidence.kernels import KernelName, kernel_named
-from sasr.evidence.ledger import Scaling
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
 from sasr.experience.weighting import WeightingName
@@ -86,7 +86,7 @@ class SasrConfig:
     form: Form = "phase"
     """cos with a random phase as in the paper, or paired: cos and sin of half as many frequencies."""
     standardise: bool = False
-    """Standardise states by their running mean and variance before the kernel sees them."""
+    """Standardise states by their running mean and variance before the kernel."""
     clip: float = 5.0
     """Standardised states are clipped to ± this many standard deviations."""
 
@@ -107,7 +107,7 @@ class SasrConfig:
     storage: Literal["own", "flags"] = "own"
     """Keep copies of retained states, or only mark them in the host's replay buffer."""
     truncation_is_terminal: bool = False
-    """Ask the host to stop bootstrapping at a time limit, as the released code does."""
+    """Stop bootstrapping at a time limit, as the released code does."""
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.reward_weight):
@@ -143,9 +143,7 @@ class SasrConfig:
         if not 0.0 < self.weight_discount <= 1.0:
             raise ValueError(f"weight_discount={self.weight_discount} must be in (0, 1]; 0.99 is the default")
         if self.storage == "flags" and self.weighting != "uniform":
-            raise ValueError(
-                "storage='flags' marks states but can't weigh them; use storage='own' or uniform weighting"
-            )
+            raise ValueError("storage='flags' keeps no weights; use storage='own' or uniform weighting")
         if self.potential and self.state_action:
             raise ValueError("potential=True needs f of the next state, whose action is not known; drop state_action")
         if self.subtract_floor and self.estimator != "squared":
@@ -165,9 +163,9 @@ PRESETS: dict[str, SasrConfig] = {
         retention_rule="authors",
         truncation_is_terminal=True,
     ),
-    # Measured in docs/mechanism.md: the kernel must see the state, and an always-positive bonus is paid for lingering.
-    # Failures set the weight, an end that cuts lasting rewards off is no goal, and after a first success what is new is
-    # taken for average: docs/results/default.md.
+    # Measured in docs/mechanism.md: raw states are too far apart for the kernel, a positive bonus rewards lingering.
+    # Failures set the weight, an end that cuts lasting rewards off is no goal, and after a first success new states
+    # have the average success rate: docs/results/default.md.
     "auto": SasrConfig(
         reward_weight=1.0,
         weight_rule="failures",

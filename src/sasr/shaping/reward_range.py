@@ -32,7 +32,7 @@ def range_shift(succeeded: NDArray[np.int64], failed: NDArray[np.int64]) -> NDAr
 class ObservedRange(nn.Module):
     """Counts how the episodes of each seed end, and moves its range accordingly.
 
-    An end is a success if its last step was rewarded, which is also what the absorbing rule asks: an episode that was
+    An end is a success if its last step was rewarded, as under the absorbing rule: an episode that was
     rewarded on the way and then failed did not end in success.
     """
 

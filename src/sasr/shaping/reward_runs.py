@@ -16,7 +16,7 @@ NOTICED = 0.01
 
 
 class RewardRuns(nn.Module):
-    """The share of each member's rewarded steps that another one followed, among those whose episode went on.
+    """The share of each seed's rewarded steps that another one followed, among those whose episode went on.
 
     It distinguishes two kinds of episodes that end with a reward. Reaching a goal is rewarded once, and the end is the
     success. Where being somewhere is rewarded (standing, or being far away), rewards come one after another, and an end

@@ -1,4 +1,4 @@
-"""SASR: the success rate of a state, drawn from what its neighbours went through, added to the reward."""
+"""SASR: a state's success rate, drawn from a Beta distribution over kernel counts, added to the reward."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
+from sasr.evidence.evidence import Evidence
 from sasr.evidence.features import RandomFeatures
 from sasr.evidence.kernels import kernel_named
-from sasr.evidence.ledger import Ledger
 from sasr.evidence.normaliser import StateNormaliser
 from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
 from sasr.experience.retention import RETENTION, Balance
@@ -31,7 +31,7 @@ from sasr.shaping.reward_scale import RewardScale
 
 
 class SASR(Shaper):
-    """Self-adaptive success-rate reward shaping for a population of P members.
+    """Self-adaptive success-rate reward shaping for a population of P seeds.
 
     >>> shaper = SASR(preset="paper", reward_weight=0.3)
     >>> shaper.config.bandwidth
@@ -40,9 +40,9 @@ class SASR(Shaper):
     A host binds it (`bind`), reports every step (`observe`) and asks for bonuses when it learns (`shape`).
     """
 
-    compilable = ("earned",)
+    compilable = ("bonus",)
     segmenter: Segmenter
-    ledger: Ledger
+    evidence: Evidence
     beta_streams: MemberStreams
     balance: Balance | None
     episode_draws: EpisodeDraws | None
@@ -60,14 +60,14 @@ class SASR(Shaper):
     # ---------------------------------------------------------------- set-up
 
     def make(self, host: Host) -> None:
-        """Make the evidence and what fills it."""
+        """Make the evidence, the segmenter and the random streams."""
         config, device, members, k = self.config, host.device, host.members, self.obs_width
         if config.state_action:
             k += action_width(host.action_space)
         dtype = torch.float32 if config.state_action else state_dtype(host.observation_space)
         self.width = k
         kernel = kernel_named(config.kernel)
-        self.ledger = Ledger(
+        self.evidence = Evidence(
             self._make_store(host, dtype),
             StateNormaliser(members, k, enabled=config.standardise, clip=config.clip, device=device),
             self._make_counts(host),
@@ -126,12 +126,12 @@ class SASR(Shaper):
     @torch.no_grad()
     def observe(self, step: Transition) -> None:
         """Record one step of every environment; a step with a NaN or a wrong width is refused and nothing changes."""
-        # Steps are looked at one by one, so it is done where they come from: on an accelerator each look would wait.
+        # On the CPU, where steps come from: on an accelerator, each read of a value would wait.
         if step.obs.device != CPU:
             step = Transition(**{name: part.to(CPU) for name, part in step._asdict().items() if part is not None})
         self.check(step)
         states = self._states(step.obs, step.action)
-        self.ledger.observe(states, step.valid)
+        self.evidence.observe(states, step.valid)
         for option in (self.episode_draws, self.observed_range, self.reward_scale, self.reward_runs):
             if option is not None:
                 option.observe(step)
@@ -149,7 +149,7 @@ class SASR(Shaper):
         if self.config.storage == "flags":
             raise ValueError("storage='flags' can only count states that are in the replay buffer; use storage='own'")
         if not 0 <= member < host.members:
-            raise ValueError(f"member={member} is not in this population of {host.members}")
+            raise ValueError(f"member={member} is not in this population of {host.members} seeds")
         if len(states) == 0:
             raise ValueError("a trajectory of 0 states can't be counted; give at least one state, shape (T, k)")
         flat = states.flatten(1).to(CPU)
@@ -159,7 +159,7 @@ class SASR(Shaper):
         everyone[member] = flat
         valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
         valid[member] = True
-        self.ledger.observe(everyone, valid)
+        self.evidence.observe(everyone, valid)
         self._retain(Segment(member, success, flat, last_hit=len(flat) - 1))
 
     @torch.no_grad()
@@ -168,7 +168,7 @@ class SASR(Shaper):
         if self.config.storage == "flags":
             for member, released in enumerate(slots.tolist()):
                 for slot in released:
-                    self.ledger.release(member, slot)
+                    self.evidence.release(member, slot)
 
     def interrupt(self, interrupted: Tensor, step: Transition | None) -> Transition | None:
         """Forget the interrupted episodes (P, E) and their last step: whether they would have succeeded is unknown."""
@@ -182,9 +182,9 @@ class SASR(Shaper):
 
     @torch.no_grad()
     def lose_replay(self) -> None:
-        """The replay buffer is empty again: with storage='flags', so is the evidence; verdicts under way go on."""
+        """Forget evidence that was only marked in the replay buffer (storage='flags'); open segments continue."""
         if self.config.storage == "flags":
-            self.ledger.forget()
+            self.evidence.forget()
             self.segmenter.length.zero_()
 
     def _retain(self, segment: Segment) -> None:
@@ -199,25 +199,29 @@ class SASR(Shaper):
         if self.weighted and segment.success:
             weight = discounted_weights(kept, segment.last_hit, self.config.weight_discount)
         on_cpu = self.bound.device == CPU  # where there are no launches to save
-        self.ledger.add(member, outcome, steps[kept], weight, absorb=None if on_cpu else self.absorb)
+        self.evidence.add(member, outcome, steps[kept], weight, absorb=None if on_cpu else self.absorb)
 
     def absorb(self, rows: Tensor, place: Tensor) -> None:
-        """The tensor work behind `observe` (`Ledger.absorb`), which a learner may capture."""
-        self.ledger.absorb(rows, place)
+        """The tensor work behind `observe` (`Evidence.absorb`), which a learner may capture."""
+        self.evidence.absorb(rows, place)
 
     # ----------------------------------------------- from evidence to rewards
 
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """λ·f(success rate) of every sampled state, (P, B), to be added to the environment's reward."""
-        bonus = self._gained(batch) if self.config.potential else self.earned(self.success_rate(batch), batch)
+        if self.config.potential:
+            bonus = self._potential_difference(batch)
+        else:
+            bonus = self.bonus(self.success_rate(batch), batch)
         if self.reward_scale is not None:
             bonus = bonus * self.reward_scale.in_force[:, None]
-        weight = self.config.reward_weight
-        return weight * (self.ledger.failure_share if self.config.weight_rule == "failures" else 1.0) * bonus
+        if self.config.weight_rule == "failures":
+            return self.config.reward_weight * self.evidence.failure_share * bonus
+        return self.config.reward_weight * bonus
 
-    def earned(self, rate: Tensor, batch: Batch) -> Tensor:
-        """F of success rates (P, B), and what goes on behind a true termination."""
+    def bonus(self, rate: Tensor, batch: Batch) -> Tensor:
+        """F of success rates (P, B), with its discounted sum after a true termination."""
         bonus = self.scale(rate)
         return bonus + self._absorbed(bonus, batch) if self.config.absorbing else bonus
 
@@ -235,7 +239,7 @@ class SASR(Shaper):
     def counts(self, batch: Batch) -> Tensor:
         """Ñ_S and Ñ_F of the sampled states, (P, B, 2)."""
         states = self._batch_states(batch)
-        return self.ledger.counts(states)
+        return self.evidence.counts(states)
 
     def scale(self, rate: Tensor) -> Tensor:
         """f: a success rate in [0, 1] mapped linearly to [R_min, R_max]."""
@@ -243,7 +247,7 @@ class SASR(Shaper):
         return rate * (high - low) + low
 
     def _range(self) -> tuple[float, float] | tuple[Tensor, Tensor]:
-        """R_min and R_max in force: numbers, or (P, 1) where they depend on what each member observed."""
+        """R_min and R_max in force: numbers, or (P, 1) where they depend on what each seed observed."""
         low, high = self.config.reward_min, self.config.reward_max
         if self.observed_range is None:
             return low, high
@@ -251,22 +255,22 @@ class SASR(Shaper):
         return shift * (high - low), (shift + 1.0) * (high - low)
 
     def _absorbed(self, bonus: Tensor, batch: Batch) -> Tensor:
-        """What the state behind a true termination would go on earning: Σ_{t≥1} γᵗ·f = γ/(1 − γ)·f.
+        """The discounted sum of f in an absorbing state after a true termination: Σ_{t≥1} γᵗ·f = γ/(1 − γ)·f.
 
-        Without it a negative range rewards dying early, and a positive one lingering beside the goal.
+        Without it a negative range rewards early failure, and a positive one staying beside the goal.
         """
         gamma = self.bound.discount
-        won = batch.reward > self.config.reward_above
+        rewarded = batch.reward > self.config.reward_above
         low, high = self._range()
         if self.reward_runs is not None:
             high = self.reward_runs.worth(bonus, low, high)
-        forever = torch.where(won, high, low) * (gamma / (1.0 - gamma))
+        forever = torch.where(rewarded, high, low) * (gamma / (1.0 - gamma))
         return torch.where(batch.terminated.bool(), forever, 0.0)
 
-    def _gained(self, batch: Batch) -> Tensor:
-        """γ·f(s') − f(s), with 0 for what lies behind a true termination.
+    def _potential_difference(self, batch: Batch) -> Tensor:
+        """γ·f(s') − f(s), with f(s') = 0 after a true termination.
 
-        Going on there with an absorbing f would add γ·f, then γᵗ·(γ·f − f) for all t ≥ 1: together 0 as well.
+        An absorbing f would add γ·f, then γᵗ·(γ·f − f) for all t ≥ 1: together 0 as well.
         """
         both = batch._replace(obs=torch.cat([batch.obs, batch.next_obs], dim=1))
         here, after = self.scale(self.success_rate(both)).chunk(2, dim=1)
@@ -274,14 +278,14 @@ class SASR(Shaper):
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """Nothing to train; the size of the evidence and what is in force, each (P,)."""
-        size = self.ledger.estimator.size
+        size = self.evidence.estimator.size
         figures = {
             "retained_success": size[:, SUCCESS].clone(),
             "retained_failure": size[:, FAILURE].clone(),
-            "bandwidth": self.ledger.h.clone(),
+            "bandwidth": self.evidence.h.clone(),
         }
-        if self.ledger.fitted is not None:
-            figures["background"] = self.ledger.fitted.chosen.clone()
+        if self.evidence.fitted is not None:
+            figures["background"] = self.evidence.fitted.chosen.clone()
         if self.reward_scale is not None:
             figures["reward_scale"] = self.reward_scale.in_force.clone()
         if self.observed_range is not None:
@@ -292,9 +296,9 @@ class SASR(Shaper):
 
     @torch.no_grad()
     def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Figures about a batch's states, each (P,): what a log shows now and then, at the price of one `shape`."""
-        raw = self.ledger.raw(self._batch_states(batch))
-        counts = self.ledger.finish(raw)
+        """Counts, success rate and share of clamped counts of a batch's states, each (P,); costs as much as `shape`."""
+        raw = self.evidence.raw(self._batch_states(batch))
+        counts = self.evidence.finish(raw)
         mean = beta_mean(counts[..., SUCCESS], counts[..., FAILURE])
         return {
             "n_success": counts[..., SUCCESS].mean(1),
@@ -307,7 +311,7 @@ class SASR(Shaper):
     # -------------------------------------------------------------- borders
 
     def check(self, step: Transition) -> None:
-        """Raise a ValueError that names the member and dimension if `step` can't be counted; changes nothing."""
+        """Raise a ValueError that names the entry if a step can't be counted; changes nothing."""
         super().check(step)
         if self.config.storage == "flags":
             self._check_slots(step)
@@ -330,7 +334,7 @@ class SASR(Shaper):
         return self._states(batch.obs, batch.action)
 
     def _states(self, obs: Tensor, action: Tensor) -> Tensor:
-        """What the kernel compares, (P, n, k): states, or states with actions."""
+        """Inputs of the kernel, (P, n, k): states, or states with actions."""
         flat = obs.flatten(2)
         if not self.config.state_action:
             return flat

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from sasr.shaping.rivals.encoder import ObservationEncoder
-from sasr.shaping.rivals.residual import PopulationResidual
+from sasr.shaping.rivals.relara import PopulationResidual
 
 CPU = torch.device("cpu")
 

@@ -19,9 +19,9 @@ from sasr.shaping.settings import settings_from
 
 CPU = torch.device("cpu")
 PRIMES = (999_931, 999_953, 999_959, 999_961, 999_979, 999_983)
-"""Lengths of the sketch's arrays, as released: 24 MB for each member."""
+"""Lengths of the sketch's arrays, as released: 24 MB for each seed."""
 LARGE_PRIMES = (15_485_867, 15_485_917, 15_485_927, 15_485_933, 15_485_941, 15_485_959)
-"""The longer ones that were released for codes of 256 bits and more: 372 MB for each member."""
+"""The longer ones that were released for codes of 256 bits and more: 372 MB for each seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class ExploConfig:
     standardise: bool = True
     """Standardise vectors by the first states and centre pictures by them; raw states hash by direction alone."""
     first_states: int = 1_000
-    """States of each member that the standardisation is taken from, for good; they are counted too, afterwards."""
+    """States of each seed that the standardisation is taken from, for good; they are counted too, afterwards."""
     offset: float = 4.0
     """A constant that is hashed with each state, so that its size counts and not only its direction; in units of the
     typical length of a standardised state. Larger ones spend more bits on what is far from the first states."""

@@ -50,11 +50,11 @@ class ExplorsConfig:
     bits: int = 32
     """Bits of a state's code, under bonus=counts."""
     first_states: int = 1_000
-    """States of each member that codes are standardised by, for good, under bonus=counts; 0: not at all."""
+    """States of each seed that codes are standardised by, for good, under bonus=counts; 0: not at all."""
     delay: int = 50_000
-    """Steps of each member before the learned reward is added; it learns from the first one on."""
+    """Steps of each seed before the learned reward is added; it learns from the first one on."""
     window: int = 5_000
-    """Newest steps of each member that it learns from, once their episodes have ended."""
+    """Newest steps of each seed that it learns from, once their episodes have ended."""
     hidden: tuple[int, ...] = (256,)
     """Widths of the hidden layers of the learned reward and of the value it is judged by."""
     reward_lr: float = 3e-4
@@ -176,7 +176,7 @@ class ExploRS(Shaper):
     'counts'
     """
 
-    seen: Tensor  # () int64, steps of each member so far
+    seen: Tensor  # () int64, steps of each seed so far
     member: Tensor  # (P, 1) int64, 0 … P − 1, to index by seed and place
     capturable = True
     checked = ("obs", "action", "next_obs", "reward")

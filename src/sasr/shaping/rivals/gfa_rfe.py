@@ -64,7 +64,7 @@ class GfaRfeConfig:
     """Share of the ensemble that moves into its targets in K updates, in (0, 1]; with 10 networks 0.05 is the pace of
     SAC's own targets, and the released code has 0.01."""
     explore_steps: int = 0
-    """Steps of each member in which the bonus is all the reward there is, and after which there is none; 0: both."""
+    """Steps of each seed in which the bonus is all the reward there is, and after which there is none; 0: both."""
     compat: bool = False
     """First weights drawn by the outputs' number and not the inputs', and one Adam for all, as in the released code."""
 
@@ -92,7 +92,7 @@ RELEASED = GfaRfeConfig(weight=1.0, normaliser="none", width=1024, learning_rate
 
 
 class Ensemble(nn.Module):
-    """K value functions for each of P members: network i·P + p is member p's i-th.
+    """K value functions for each of P seeds: network i·P + p is member p's i-th.
 
     Linear, layer norm, tanh, linear, ReLU, linear. Each has a layer norm of its own, so that none moves with another.
     """
@@ -178,7 +178,7 @@ class GfaRfe(Shaper):
     """
 
     turn: Tensor  # (1,) int64, the network that learns next
-    seen: Tensor  # () int64, steps of each member so far
+    seen: Tensor  # () int64, steps of each seed so far
     capturable = True
     checked = ("obs", "action", "next_obs", "reward")
 

@@ -14,7 +14,7 @@ _RECENT = 0.01  # about the last hundred batches
 
 
 class RunningMoments(nn.Module):
-    """Mean and variance of k features of P members, merged batch by batch (Chan's rule), in float64.
+    """Mean and variance of k features of P seeds, merged batch by batch (Chan's rule), in float64.
 
     >>> moments = RunningMoments(1, 1, torch.device("cpu"))
     >>> moments.merge(torch.tensor([[[1.0], [3.0]]]), torch.ones(1, 2, dtype=torch.bool))

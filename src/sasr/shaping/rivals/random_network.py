@@ -15,7 +15,7 @@ from sasr.networks.layers import PopulationLinear, PopulationMLP, make_orthogona
 class RandomNetwork(nn.Module):
     """N networks from states (P, B, k), or pictures in the same form, to (N, B, outputs).
 
-    P divides N: network n takes the rows of member n mod P.
+    P divides N: network n takes the rows of seed n mod P.
 
     >>> net = RandomNetwork(3, [8, 8], 2, generators=[torch.Generator()] * 2, device=torch.device("cpu"))
     >>> net(torch.zeros(2, 5, 3)).shape

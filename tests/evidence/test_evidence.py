@@ -6,9 +6,9 @@ from torch import Tensor
 
 from sasr.evidence.bandwidth import Bandwidth, LinearSchedule
 from sasr.evidence.counts import ExactCounts, LinearCounts
+from sasr.evidence.evidence import Evidence
 from sasr.evidence.features import RandomFeatures
 from sasr.evidence.kernels import Gaussian
-from sasr.evidence.ledger import Ledger
 from sasr.evidence.normaliser import StateNormaliser
 from sasr.experience.retained import ReplayFlags, StatePool
 
@@ -23,37 +23,37 @@ def make(
     standardise: bool = True,
     exact: bool = False,
     **options: object,
-) -> Ledger:
+) -> Evidence:
     counts = (
         ExactCounts(Gaussian(), K, members)
         if exact
         else LinearCounts(RandomFeatures(Gaussian(), K, 64, seeds=range(members)))
     )
     normaliser = StateNormaliser(members, K, enabled=standardise, clip=5.0)
-    return Ledger(StatePool(K, torch.float32, CPU), normaliser, counts, Gaussian(), bandwidth, **options)
+    return Evidence(StatePool(K, torch.float32, CPU), normaliser, counts, Gaussian(), bandwidth, **options)
 
 
-def feed(ledger: Ledger, member: int, outcome: int, states: Tensor) -> None:
-    everyone = torch.zeros(len(ledger.h), *states.shape)
+def feed(evidence: Evidence, member: int, outcome: int, states: Tensor) -> None:
+    everyone = torch.zeros(len(evidence.h), *states.shape)
     everyone[member] = states
     valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
     valid[member] = True
-    ledger.observe(everyone, valid)
-    ledger.add(member, outcome, states)
+    evidence.observe(everyone, valid)
+    evidence.add(member, outcome, states)
 
 
 def test_sums_are_always_those_of_a_fresh_rebuild_with_the_frozen_mapping() -> None:
-    ledger, query = make(), torch.randn(1, 9, K)
+    evidence, query = make(), torch.randn(1, 9, K)
     generator = torch.Generator().manual_seed(0)
     kept = []
     for round_ in range(40):
         states = torch.randn(5, K, generator=generator) * (1 + round_) + round_
-        feed(ledger, 0, 1, states)
+        feed(evidence, 0, 1, states)
         kept.append(states)
-        mapped = ledger.normaliser.of_member(0, torch.cat(kept))
-        fresh = LinearCounts(ledger.estimator.features)
+        mapped = evidence.normaliser.of_member(0, torch.cat(kept))
+        fresh = LinearCounts(evidence.estimator.features)
         fresh.add(0, 1, mapped)
-        torch.testing.assert_close(ledger.raw(query), fresh.raw(ledger.normaliser(query)), rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(evidence.raw(query), fresh.raw(evidence.normaliser(query)), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
@@ -69,8 +69,8 @@ def test_states_absorbed_in_chunks_count_as_those_added_one_segment_at_a_time(dt
     for round_ in range(30):
         member, outcome, length = round_ % 3, round_ % 2, int(torch.randint(1, 80, (), generator=generator))
         states = (40 * torch.rand(length, K, generator=generator)).to(dtype)
-        for ledger in (one_by_one, in_chunks):
-            ledger.observe(states.float().expand(3, -1, -1))
+        for evidence in (one_by_one, in_chunks):
+            evidence.observe(states.float().expand(3, -1, -1))
         one_by_one.add(member, outcome, states)
         in_chunks.add(member, outcome, states, absorb=absorb)
     assert torch.equal(one_by_one.estimator.size, in_chunks.estimator.size)
@@ -80,52 +80,52 @@ def test_states_absorbed_in_chunks_count_as_those_added_one_segment_at_a_time(dt
 
 
 def test_rebuilds_come_each_time_the_evidence_has_doubled() -> None:
-    ledger, at = make(), []
+    evidence, at = make(), []
     for n in range(1, 600):
-        before = int(ledger.rebuilds[0])
-        feed(ledger, 0, 0, torch.randn(1, K))
-        if int(ledger.rebuilds[0]) > before:
+        before = int(evidence.rebuilds[0])
+        feed(evidence, 0, 0, torch.randn(1, K))
+        if int(evidence.rebuilds[0]) > before:
             at.append(n)
     assert at == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
 
 
 def test_a_rebuild_of_one_member_leaves_the_others_bit_for_bit() -> None:
-    ledger, query = make(members=3), torch.randn(3, 7, K)
+    evidence, query = make(members=3), torch.randn(3, 7, K)
     for member in range(3):
-        feed(ledger, member, 0, torch.randn(10, K))
-    before = ledger.counts(query)
-    feed(ledger, 1, 1, torch.randn(500, K) * 9)
-    after = ledger.counts(query)
+        feed(evidence, member, 0, torch.randn(10, K))
+    before = evidence.counts(query)
+    feed(evidence, 1, 1, torch.randn(500, K) * 9)
+    after = evidence.counts(query)
     assert torch.equal(before[[0, 2]], after[[0, 2]])
     assert not torch.equal(before[1], after[1])
 
 
 def test_scheduled_bandwidth_is_followed_within_five_per_cent() -> None:
-    ledger = make(bandwidth=LinearSchedule(0.5, 0.1, 1000), standardise=False)
+    evidence = make(bandwidth=LinearSchedule(0.5, 0.1, 1000), standardise=False)
     for n in range(1, 1001):
-        feed(ledger, 0, 0, torch.randn(1, K))
-        assert float(ledger.h[0]) == pytest.approx(0.5 - 0.4 * n / 1000, rel=0.06)
-    assert int(ledger.rebuilds[0]) < 60
+        feed(evidence, 0, 0, torch.randn(1, K))
+        assert float(evidence.h[0]) == pytest.approx(0.5 - 0.4 * n / 1000, rel=0.06)
+    assert int(evidence.rebuilds[0]) < 60
 
 
 def test_density_scaling_is_the_papers_equation() -> None:
     """Ñ_X = N/|D_X| · Σ K: N states observed, |D_X| of them kept for the outcome."""
     plain, scaled = (make(exact=True, bandwidth=0.8, standardise=False, scaling=s) for s in ("sum", "density"))
     success, failure, query = torch.randn(4, K), torch.randn(12, K), torch.randn(1, 6, K)
-    for ledger in (plain, scaled):
-        ledger.observe(torch.randn(1, 84, K))
-        feed(ledger, 0, 0, success)
-        feed(ledger, 0, 1, failure)
+    for evidence in (plain, scaled):
+        evidence.observe(torch.randn(1, 84, K))
+        feed(evidence, 0, 0, success)
+        feed(evidence, 0, 1, failure)
     by_hand = torch.stack([100 / len(d) * Gaussian().value(query[0], d, 0.8).sum(1) for d in (success, failure)], dim=1)
     torch.testing.assert_close(scaled.counts(query)[0], by_hand)
     torch.testing.assert_close(scaled.counts(query), plain.counts(query) * torch.tensor([100 / 4, 100 / 12]))
 
 
 def test_burn_in_hides_an_outcome_until_it_has_more_states() -> None:
-    ledger, query = make(exact=True, burn_in=10), torch.zeros(1, 1, K)
-    feed(ledger, 0, 0, torch.zeros(11, K))
-    feed(ledger, 0, 1, torch.zeros(10, K))
-    assert ledger.counts(query).flatten().tolist() == [11.0, 0.0]
+    evidence, query = make(exact=True, burn_in=10), torch.zeros(1, 1, K)
+    feed(evidence, 0, 0, torch.zeros(11, K))
+    feed(evidence, 0, 1, torch.zeros(10, K))
+    assert evidence.counts(query).flatten().tolist() == [11.0, 0.0]
 
 
 @pytest.mark.parametrize("scaling", ["sum", "density"])
@@ -133,17 +133,17 @@ def test_weights_survive_rebuilds(scaling: str) -> None:
     """Ñ = N/Σw · Σ w·K by hand; the sums are rebuilt at 1, 2, 4, … states."""
     counts = ExactCounts(Gaussian(), K, weighted=True)
     store = StatePool(K, torch.float32, CPU, weighted=True)
-    ledger = Ledger(store, StateNormaliser(1, K, enabled=False, clip=5.0), counts, Gaussian(), 0.8, scaling=scaling)
+    evidence = Evidence(store, StateNormaliser(1, K, enabled=False, clip=5.0), counts, Gaussian(), 0.8, scaling=scaling)
     states, weight, query = torch.randn(50, K), torch.rand(50), torch.randn(1, 6, K)
     for n in range(50):
-        ledger.observe(states[None, n : n + 1])
-        ledger.add(0, 0, states[n : n + 1], weight[n : n + 1])
-    assert int(ledger.rebuilds[0]) == 6
+        evidence.observe(states[None, n : n + 1])
+        evidence.add(0, 0, states[n : n + 1], weight[n : n + 1])
+    assert int(evidence.rebuilds[0]) == 6
     expected = (Gaussian().value(query[0], states, 0.8) * weight).sum(1) * (
         50 / weight.sum() if scaling == "density" else 1
     )
-    torch.testing.assert_close(ledger.counts(query)[0, :, 0], expected)
-    assert (ledger.counts(query)[..., 1] == 0).all()
+    torch.testing.assert_close(evidence.counts(query)[0, :, 0], expected)
+    assert (evidence.counts(query)[..., 1] == 0).all()
 
 
 def test_marked_slots_refuse_weights() -> None:
@@ -156,31 +156,31 @@ def test_flagged_slots_count_and_are_forgotten_when_released() -> None:
     replay = torch.randn(1, 40, K)
     store = ReplayFlags(1, 40, lambda member, slots: replay[member, slots], CPU)
     counts = LinearCounts(RandomFeatures(Gaussian(), K, 64))
-    ledger = Ledger(store, StateNormaliser(1, K, enabled=True, clip=5.0), counts, Gaussian(), "dimension")
-    ledger.observe(replay)
-    ledger.add(0, 0, torch.tensor([3, 5, 7]))
-    ledger.add(0, 1, torch.arange(10, 30))
+    evidence = Evidence(store, StateNormaliser(1, K, enabled=True, clip=5.0), counts, Gaussian(), "dimension")
+    evidence.observe(replay)
+    evidence.add(0, 0, torch.tensor([3, 5, 7]))
+    evidence.add(0, 1, torch.arange(10, 30))
     assert counts.size.tolist() == [[3, 20]]
     for slot in range(20):
-        ledger.release(0, slot)
+        evidence.release(0, slot)
         replay[0, slot] = 99.0
     assert counts.size.tolist() == [[0, 10]]
     query = torch.randn(1, 8, K)
     fresh = LinearCounts(counts.features)
-    fresh.add(0, 1, ledger.normaliser.of_member(0, replay[0, 20:30]))
-    torch.testing.assert_close(ledger.raw(query), fresh.raw(ledger.normaliser(query)), rtol=1e-4, atol=1e-4)
+    fresh.add(0, 1, evidence.normaliser.of_member(0, replay[0, 20:30]))
+    torch.testing.assert_close(evidence.raw(query), fresh.raw(evidence.normaliser(query)), rtol=1e-4, atol=1e-4)
 
 
 def test_turnover_in_a_full_replay_buffer_still_renews_the_mapping() -> None:
     replay = torch.zeros(1, 64, K)
     store = ReplayFlags(1, 64, lambda member, slots: replay[member, slots], CPU)
     counts = LinearCounts(RandomFeatures(Gaussian(), K, 64))
-    ledger = Ledger(store, StateNormaliser(1, K, enabled=True, clip=5.0), counts, Gaussian(), "dimension")
+    evidence = Evidence(store, StateNormaliser(1, K, enabled=True, clip=5.0), counts, Gaussian(), "dimension")
     for step in range(640):
         slot = step % 64
-        ledger.release(0, slot)
+        evidence.release(0, slot)
         replay[0, slot] = torch.randn(K) + step
-        ledger.observe(replay[:, slot : slot + 1])
-        ledger.add(0, 1, torch.tensor([slot]))
+        evidence.observe(replay[:, slot : slot + 1])
+        evidence.add(0, 1, torch.tensor([slot]))
     assert int(counts.size.sum()) == 64
-    assert float(ledger.normaliser.centre[0].mean()) > 200.0
+    assert float(evidence.normaliser.centre[0].mean()) > 200.0

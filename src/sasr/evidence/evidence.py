@@ -1,4 +1,4 @@
-"""The ledger: retained states, the way they are mapped, and the counts over them, kept in step with each other."""
+"""The evidence: retained states, the way they are mapped, and the counts over them, kept consistent."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sasr.experience.transition import sent
 
 Scaling = Literal["sum", "density"]
 ROWS = 32
-"""States that `Ledger.absorb` takes at once: episodes of a few hundred steps leave about that many as evidence."""
+"""States that `Evidence.absorb` takes at once: episodes of a few hundred steps leave about that many as evidence."""
 SCHEDULE_STEP = 0.05
 """A scheduled bandwidth that moved by this share makes the sums be rebuilt: about 32 times on the way 0.5 → 0.1."""
 
 
-class Ledger(nn.Module):
-    """Counts of P members' states in successes and failures, for states as raw as the environment gave them.
+class Evidence(nn.Module):
+    """Counts of P seeds' states in successes and failures, for states as raw as the environment gave them.
 
     The sums are rebuilt from the retained states once as many states came (or went) as they were last built from: only
     then the standardisation and the bandwidth are renewed. Growing evidence is thus rebuilt each time it has doubled,
@@ -121,14 +121,14 @@ class Ledger(nn.Module):
             self.estimator.remove(member, outcome, self.normaliser.of_member(member, state))
 
     def forget(self) -> None:
-        """The replay buffer that the marks were on is gone: no evidence is left, statistics of states are."""
+        """Forget all states that were marked in a replay buffer; statistics of states stay."""
         cast(ReplayFlags, self.store).flags.zero_()
         for member in range(len(self.until_rebuild)):
             self.estimator.clear(member)
         self.until_rebuild.fill_(1)
 
     def rebuild(self, member: int) -> None:
-        """Renew one member's standardisation and bandwidth and sum its retained states anew."""
+        """Renew one seed's standardisation and bandwidth and sum its retained states anew."""
         store = cast(Retained, self.store)
         self.normaliser.freeze(member)
         stored = [sent(store.select(member, outcome), self.h.device) for outcome in OUTCOMES]
@@ -174,7 +174,7 @@ class Ledger(nn.Module):
 
     @property
     def failure_share(self) -> Tensor:
-        """The share of each member's retained states that are of failures, (P, 1); 1 while there are none at all."""
+        """The share of each seed's retained states that are of failures, (P, 1); 1 while there are none at all."""
         return (self.estimator.size[:, FAILURE:] + 1.0) / (self.estimator.size.sum(1, keepdim=True) + 1.0)
 
     def _is_due(self, member: int) -> bool:
