@@ -131,10 +131,9 @@ class Result:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:
-        """A result from plain data; another version, a missing or an unknown part is refused by name.
+        """A result from plain data, under the name that its settings have today.
 
-        Every stored record comes through here, with the settings it was run with as `config`: where a method's name has
-        changed its meaning since, this is where a record gets the name that its settings have today.
+        Another version, a missing or an unknown part is refused by name.
         """
         if data.get("kind") != KIND:
             raise ValueError(f"kind={data.get('kind')!r} is not {KIND!r}: this is no result")
@@ -151,7 +150,18 @@ class Result:
         notes, planned = tuple(parts.pop("notes", ())), tuple(parts.pop("planned", ()))
         for name in ("wall_seconds", "peak_memory_bytes"):
             parts[name] = number(parts.get(name))
+        parts["method"] = _name_today(parts["method"], parts.get("config", {}))
         return cls(**parts, seeds=tuple(seeds), notes=notes, planned=planned)
+
+
+def _name_today(method: str, config: Mapping[str, Any]) -> str:
+    """`sasr` and `sac` were trained with the paper's agent until agents had a setting `critic_norm`."""
+    first, comma, rest = method.partition(",")
+    agent = config.get("agent_config") or {}
+    if not agent or "critic_norm" in agent or config.get("agent") not in ("auto", "sac"):
+        return method
+    renamed = {"sac": "sac-paper", "sasr": "sasr, paper's agent"}
+    return renamed.get(first, first) + comma + rest
 
 
 def cut_short(result: Result) -> Result | None:
