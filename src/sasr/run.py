@@ -25,6 +25,7 @@ from sasr.shaping.protocol import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.tasks import make
 from sasr.tasks.catalogue import VARIANTS, full_id
+from sasr.tasks.modules import import_of_run
 from sasr.training import checkpoint
 from sasr.training.config import TrainConfig
 from sasr.training.trainer import Trainer
@@ -116,7 +117,12 @@ def train(
 
 
 def resume(
-    run: str | Path | Run, *, shaper: RewardShaper | None = None, progress: bool = True, events: bool = True
+    run: str | Path | Run,
+    *,
+    shaper: RewardShaper | None = None,
+    progress: bool = True,
+    events: bool = True,
+    allow_import: Sequence[str] = (),
 ) -> Run:
     """Go on with a run from its newest whole checkpoint, or from the start where it has none yet.
 
@@ -125,9 +131,14 @@ def resume(
         shaper: A new shaper of the kind the run was trained with, where that was your own.
         progress: Show how the run goes.
         events: Write TensorBoard events.
+        allow_import: Modules that the run's task may come from, though they are not installed.
     """
     return go_on(
-        run if isinstance(run, Run) else Run(run), shaper=shaper, console=Console() if progress else None, events=events
+        run if isinstance(run, Run) else Run(run),
+        shaper=shaper,
+        console=Console() if progress else None,
+        events=events,
+        allow_import=allow_import,
     )
 
 
@@ -177,8 +188,10 @@ def go_on(
     console: Console | None = None,
     events: bool = True,
     track: str = "",
+    allow_import: Sequence[str] = (),
 ) -> Run:
     """`resume` with a console of the caller's, or none."""
+    import_of_run(run.config.task, allow_import)
     recorder = _recorder(run.folder, console=console, events=events, track=track)
     with Trainer(run.config, folder=run.folder, recorder=recorder, shaper=shaper) as trainer:
         if not trainer.resume():

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from sasr.cli.settings import AllowImport
 from sasr.records import judge
 from sasr.records.console import number
 from sasr.records.policy import load_policy
@@ -27,6 +28,7 @@ def evaluate_run(
     video: bool = False,
     device: str = "cpu",
     workers: int | None = None,
+    allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
     """Play many episodes with a run's policy at its newest checkpoint; the result is kept in the run as eval.json.
 
@@ -38,6 +40,7 @@ def evaluate_run(
         video: Film an episode of each seed as an mp4 in the run's folder.
         device: Where the policy runs: cpu, cuda, …; auto takes CUDA where there is one.
         workers: Processes that step the environments; None chooses by cost and cores.
+        allow_import: Modules that the run's task may be imported from, though they are not installed.
     """
     if video and not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
         raise ImportError(judge.INSTALL)  # before the work, not after it
@@ -51,6 +54,7 @@ def evaluate_run(
             seed=seed,
             deterministic=deterministic,
             workers=workers,
+            allow_import=allow_import,
             progress=lambda ended: progress.update(bar, completed=ended),
         )
     console.print(f"{run} at step {policy.steps:,}, {episodes} episodes a seed", highlight=False, soft_wrap=True)

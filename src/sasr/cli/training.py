@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.agents.registry import AGENTS
-from sasr.cli.settings import applied, meanings, shown, split
+from sasr.cli.settings import AllowImport, applied, meanings, shown, split
 from sasr.errors import unknown_name
 from sasr.records import curve, success_map
 from sasr.records.console import spread
@@ -105,13 +105,14 @@ def resume(
     *,
     tensorboard: Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")] = True,
     track: Annotated[str, tyro.conf.arg(help=_TRACK)] = "",
+    allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
     """Go on with a run that was stopped or killed, from its newest whole checkpoint."""
     console, found = Console(), Run(run)
     if found.finished:
         console.print(f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, soft_wrap=True)
     else:
-        found = go_on(found, console=console, events=tensorboard, track=track)
+        found = go_on(found, console=console, events=tensorboard, track=track, allow_import=allow_import)
     _tell(found, console)
 
 

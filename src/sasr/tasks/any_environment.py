@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 import numbers
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 
 from sasr.tasks import rendering
 from sasr.tasks.catalogue import BY_NAME, VARIANTS, full_id, unknown
+from sasr.tasks.modules import import_module, import_plugin
 
 Env = gym.Env[Any, Any]
 TaskLike = str | EnvSpec | Callable[..., Env]
@@ -91,13 +90,12 @@ def _spec(id: str) -> EnvSpec:
     module, _, name = id.rpartition(":")
     if module:
         try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ImportError(f"task {id!r}: there is no module {error.name!r}; is it installed?") from error
+            import_module(module)
+        except ImportError as error:
+            raise ImportError(f"task {id!r}: {error}") from error
     if name not in gym.registry:
         for plugin in _PLUGINS:
-            if importlib.util.find_spec(plugin):
-                importlib.import_module(plugin)
+            import_plugin(plugin)
     try:
         return gym.spec(name)
     except gym.error.Error as error:
