@@ -46,8 +46,8 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all steps have been taken and saved: a run may be killed between the last one and its checkpoint."""
-        saved = checkpoint.newest(self._opened.checkpoints)
-        return saved is not None and int(saved.facts["steps"]) >= self.config.steps
+        saved = checkpoint.newest(self._opened.checkpoints, use=checkpoint.steps_of)
+        return saved is not None and checkpoint.steps_of(saved) >= self.config.steps
 
     def metrics(self, *kinds: Kind) -> list[Event]:
         """Everything that was recorded, in order, or what is of some kinds."""

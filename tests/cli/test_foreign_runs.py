@@ -54,3 +54,19 @@ def test_the_flag_that_the_message_names_allows_it(
     code, output = run(capsys, "eval", str(copied), *flags)
     assert code == 0, output
     assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "curve.png", "checkpoints", "eval.json"])
+@pytest.mark.parametrize("command", ["eval", "resume"])
+def test_a_run_folder_that_leads_elsewhere_is_refused(
+    name: str, command: str, copied: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.write_text("untouched")
+    if (copied / name).exists():
+        (copied / name).rename(copied / "before")
+    (copied / name).symlink_to(theirs)
+    code, output = run(capsys, command, str(copied))
+    assert code == 2
+    assert f"{copied / name} is a link" in output
+    assert theirs.read_text() == "untouched"

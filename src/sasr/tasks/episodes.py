@@ -18,6 +18,19 @@ LONGEST = 1_000_000
 """Actions remembered of one episode; a longer one would take minutes to play again, so it restarts."""
 
 
+_NUMBERS = ("seed", "length", "check")
+_BYTES = ("began", "generator")
+
+
+def check_memory(saved: Mapping[str, NDArray[Any]], index: int) -> None:
+    """Raise a ValueError unless this is what `Remembered.save` gives, so that `restore` can't be in the way."""
+    numbers = all(name in saved and saved[name].shape == () and saved[name].dtype == np.int64 for name in _NUMBERS)
+    words = all(name in saved and saved[name].ndim == 1 and saved[name].dtype == np.uint8 for name in _BYTES)
+    rest = "actions" in saved and saved["actions"].ndim >= 1 and "seeded" in saved and saved["seeded"].shape == ()
+    if not (numbers and words and rest) or any(int(saved[name]) < 0 for name in _NUMBERS):
+        raise ValueError(f"the memory of environment {index} is not one that a population saves")
+
+
 def generator_state(env: Env) -> bytes:
     """Where the generator of `env` stands, as JSON; empty where that can't be read."""
     try:
