@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 from rich.console import Console
+from rich.text import Text
 
 from sasr.cli.gridding import estimate, examine_all, run_grid
 from sasr.cli.settings import split
@@ -123,6 +124,8 @@ def compare(
         estimate(made, shares.at_once, console)
         return
     write_plan(wanted, out)
+    if cluster is not None:
+        console.print(Text(cluster.exposure), soft_wrap=True)
     run_grid(Grid(made), cluster or means.runner(shares), out, console, store, save_stopped=save_stopped)
 
 
