@@ -26,6 +26,7 @@ from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.tasks import make
 from sasr.tasks.catalogue import VARIANTS, full_id
 from sasr.tasks.modules import import_of_run
+from sasr.terminal import Terminal
 from sasr.training import checkpoint
 from sasr.training.config import TrainConfig
 from sasr.training.trainer import Trainer
@@ -113,7 +114,7 @@ def train(
         device=device,
         **settings,
     )
-    return start(config, out=out, shaper=own, console=Console() if progress else None, events=events)
+    return start(config, out=out, shaper=own, console=Terminal() if progress else None, events=events)
 
 
 def resume(
@@ -136,7 +137,7 @@ def resume(
     return go_on(
         run if isinstance(run, Run) else Run(run),
         shaper=shaper,
-        console=Console() if progress else None,
+        console=Terminal() if progress else None,
         events=events,
         allow_import=allow_import,
     )

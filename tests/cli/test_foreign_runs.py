@@ -70,3 +70,14 @@ def test_a_run_folder_that_leads_elsewhere_is_refused(
     assert code == 2
     assert f"{copied / name} is a link" in output
     assert theirs.read_text() == "untouched"
+
+
+def test_names_in_a_run_folder_do_not_steer_the_terminal(
+    copied: Path, change_config: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    change_config(task="\x1b[2J[/bold]:boom:", steps=600)
+    for command in ("eval", "resume", "report"):
+        code, output = run(capsys, command, str(copied))
+        assert "\x1b" not in output
+        assert "Traceback" not in output
+        assert code == (0 if command == "report" else 2)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 from tyro.extras import SubcommandApp
 
 from sasr.cli.comparing import compare
@@ -14,6 +13,7 @@ from sasr.cli.evaluation import evaluate_run
 from sasr.cli.reporting import report
 from sasr.cli.training import resume, settings, train
 from sasr.tasks.vector import PopulationError
+from sasr.terminal import Terminal
 
 app = SubcommandApp()
 app.command(train)
@@ -33,5 +33,5 @@ def main() -> None:
     except (ValueError, TypeError, LookupError, ImportError, OSError, PopulationError) as error:
         # str() of a KeyError has quotes around it, and str() of a system's error has more than its first argument.
         message = str(error) if isinstance(error, OSError) else str(error.args[0] if error.args else error)
-        Console(stderr=True).print(f"[bold red]sasr:[/] {escape(message)}", highlight=False, soft_wrap=True)
+        Terminal(stderr=True).print(Text.assemble(("sasr:", "bold red"), f" {message}"), soft_wrap=True)
         sys.exit(2)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
-from rich.console import Console
 from rich.text import Text
 
 from sasr.cli.gridding import estimate, examine_all, run_grid
@@ -29,6 +28,7 @@ from sasr.records import tracking
 from sasr.records.folder import command_line, commit_here
 from sasr.report.store import check_store
 from sasr.tasks.vector import cores
+from sasr.terminal import Terminal
 from sasr.training.config import choose_device
 
 Where = Literal["pool", "inline", "ray"]
@@ -96,7 +96,7 @@ def compare(
         tensorboard: Write TensorBoard events into the runs' folders.
         track: Also tell a service what happens: wandb, which obeys WANDB_MODE=offline.
     """
-    console = Console()
+    console = Terminal()
     _check_numbers(final_episodes=final_episodes, jobs=jobs, threads=threads, population=population)
     given = {"tasks": _listed(tasks), "methods": _listed(methods), "seeds": _seeds(seeds), "steps": steps}
     settings = {

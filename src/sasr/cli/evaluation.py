@@ -9,7 +9,6 @@ from typing import Annotated
 
 import tyro
 from rich import box
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
@@ -17,6 +16,7 @@ from sasr.cli.settings import AllowImport
 from sasr.records import judge
 from sasr.records.console import number
 from sasr.records.policy import load_policy
+from sasr.terminal import Terminal
 
 
 def evaluate_run(
@@ -44,7 +44,7 @@ def evaluate_run(
     """
     if video and not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
         raise ImportError(judge.INSTALL)  # before the work, not after it
-    console = Console()
+    console = Terminal()
     policy = load_policy(run, device=device)
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("playing", total=episodes * len(policy.seeds))
@@ -57,7 +57,9 @@ def evaluate_run(
             allow_import=allow_import,
             progress=lambda ended: progress.update(bar, completed=ended),
         )
-    console.print(f"{run} at step {policy.steps:,}, {episodes} episodes a seed", highlight=False, soft_wrap=True)
+    console.print(
+        f"{run} at step {policy.steps:,}, {episodes} episodes a seed", highlight=False, markup=False, soft_wrap=True
+    )
     table = Table(box=box.SIMPLE)
     for column in ("", "return", "length", "success rate"):
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
@@ -69,7 +71,7 @@ def evaluate_run(
         for member in range(len(policy.seeds)):
             kept.append(judge.film(policy, member=member, seed=seed, deterministic=deterministic))
     for path in kept:
-        console.print(str(path), highlight=False, soft_wrap=True)
+        console.print(str(path), highlight=False, markup=False, soft_wrap=True)
 
 
 def _with_error(mean: float, error: float, *, share: bool = False) -> str:

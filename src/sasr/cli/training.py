@@ -21,6 +21,7 @@ from sasr.records.console import spread
 from sasr.run import Run, agent_for, default_steps, go_on, start
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS, shaper_named
+from sasr.terminal import Terminal
 from sasr.training.accelerate import Mode
 from sasr.training.config import TrainConfig
 
@@ -96,7 +97,7 @@ def train(
         agent_config=agent_config,
         shaper_config=shaper_config,
     )
-    console = Console()
+    console = Terminal()
     _tell(start(config, out=out, console=console, events=tensorboard, track=track), console)
 
 
@@ -108,9 +109,11 @@ def resume(
     allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
     """Go on with a run that was stopped or killed, from its newest whole checkpoint."""
-    console, found = Console(), Run(run)
+    console, found = Terminal(), Run(run)
     if found.finished:
-        console.print(f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, soft_wrap=True)
+        console.print(
+            f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, markup=False, soft_wrap=True
+        )
     else:
         found = go_on(found, console=console, events=tensorboard, track=track, allow_import=allow_import)
     _tell(found, console)
@@ -131,7 +134,7 @@ def settings(
         parts[own] = ("shaper", preset_config(preset) if own == "sasr" else shaping.config())
     if name and name not in parts:
         raise unknown_name("agent or shaper", name, parts)
-    console = Console()
+    console = Terminal()
     for own, (part, config) in parts.items():
         if name in ("", own):
             console.print(_settings_table(own, part, config))

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from sasr.records.metrics import Event, read_metrics
 from sasr.records.window import Window, mean_and_error
+from sasr.terminal import Terminal
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 from sasr.training.trainer import Trainer
@@ -33,7 +34,7 @@ class ConsoleView:
     """Shows mean ± standard error over seeds, the speed, the time left and a small curve."""
 
     def __init__(self, folder: Path, *, console: Console | None = None) -> None:
-        self.folder, self.console = folder, console or Console()
+        self.folder, self.console = folder, console or Terminal()
         self.live: Live | None = None
         self.steps = self.total = self.checkpoint = 0
 

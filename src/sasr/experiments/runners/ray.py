@@ -118,8 +118,8 @@ class OnRay:
         if here and place not in _LOOPBACK:
             self.close()
             raise ConnectionError(
-                f"Ray {ray.__version__} would listen on {place} for anybody; start it with `RAY_AUTH_MODE=token ray start "
-                "--head` and give --address auto, or leave --on ray out"
+                f"Ray {ray.__version__} would listen on {place} for anybody; start it with `RAY_AUTH_MODE=token ray "
+                "start --head` and give --address auto, or leave --on ray out"
             )
 
     def _told(self, job: Job, reference: Any, tell: Tell) -> None:
