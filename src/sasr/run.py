@@ -24,6 +24,7 @@ from sasr.records.tensorboard import TensorBoard
 from sasr.shaping.protocol import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.tasks import make
+from sasr.tasks.any_environment import close_environment
 from sasr.tasks.catalogue import VARIANTS, full_id
 from sasr.tasks.modules import import_of_run
 from sasr.terminal import Terminal
@@ -266,7 +267,7 @@ def agent_for(task: str, agent: str) -> str:
     try:
         return agent_named(agent, env.action_space)[0]
     finally:
-        env.close()
+        close_environment(env)
 
 
 def default_steps(task: str) -> int:

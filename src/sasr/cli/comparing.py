@@ -12,7 +12,7 @@ import tyro
 from rich.text import Text
 
 from sasr.cli.gridding import estimate, examine_all, run_grid
-from sasr.cli.settings import split
+from sasr.cli.settings import MOST_SEEDS, split
 from sasr.experiments.estimate import Footprint
 from sasr.experiments.grid import Grid, begun, write_plan
 from sasr.experiments.job import FINAL_EPISODES, Job, is_done
@@ -59,7 +59,7 @@ def compare(
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     save: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     save_stopped: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
-    results: Path = Path("results"),
+    results: Path | None = None,
     tensorboard: bool = True,
     track: str = "",
 ) -> None:
@@ -92,11 +92,14 @@ def compare(
         dry_run: Print the cells with an estimate of time and memory from a short trial, and run nothing.
         save: Write the results into a results store.
         save_stopped: The same, and what is stopped too: as far as all seeds of a method came, which pages then say.
-        results: Folder of that store.
+        results: Folder of that store; results/ where this is not given.
         tensorboard: Write TensorBoard events into the runs' folders.
         track: Also tell a service what happens: wandb, which obeys WANDB_MODE=offline.
     """
     console = Terminal()
+    _check_needed(on, address=address, gpus=gpus, jobs=jobs)
+    if results is not None and not (save or save_stopped):
+        raise ValueError(f"--results {results} is where --save writes to; add --save, or leave it out")
     _check_numbers(final_episodes=final_episodes, jobs=jobs, threads=threads, population=population)
     given = {"tasks": _listed(tasks), "methods": _listed(methods), "seeds": _seeds(seeds), "steps": steps}
     settings = {
@@ -107,7 +110,7 @@ def compare(
     }
     wanted = Plan(tuple(_with_flags(_plan(suite, plan, **given).cells, set, settings)))
     cluster = _checked(on, device, track, address, gpus)
-    store = results if save or save_stopped else None
+    store = (results or Path("results")) if save or save_stopped else None
     if not dry_run:
         check_writable(out)
         if store is not None:
@@ -252,7 +255,16 @@ def _seeds(text: str) -> int | list[int] | None:
         return numbers
     if numbers[0] < 1:
         raise ValueError(f"--seeds {text} must be at least 1; it is how many independent runs of each method to train")
+    if numbers[0] > MOST_SEEDS:
+        raise ValueError(f"--seeds {text} is more than {MOST_SEEDS:,}; it is how many independent runs of each method")
     return numbers[0]
+
+
+def _check_needed(on: Where, **given: object) -> None:
+    """Refuse flags that mean something elsewhere only."""
+    for name, where in (("address", "ray"), ("gpus", "ray"), ("jobs", "pool")):
+        if given[name] is not None and on != where:
+            raise ValueError(f"--{name} {given[name]} is for --on {where}, but cells run on {on}; take one of them")
 
 
 def _check_numbers(**given: int | None) -> None:

@@ -17,6 +17,7 @@ from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.sasr import SASR
 from sasr.tasks import cards, make
+from sasr.tasks.any_environment import close_environment
 from sasr.terminal import Terminal
 
 
@@ -78,7 +79,7 @@ def _look_at(env_id: str, steps: int, seed: int, console: Console) -> RandomRoll
             bar = progress.add_task("acting at random", total=steps)
             return random_rollout(env, steps, seed=seed, progress=lambda done: progress.update(bar, completed=done))
     finally:
-        env.close()
+        close_environment(env)
 
 
 def _diagnosis_table(env_id: str, preset: str, rollout: RandomRollout, found: Diagnosis) -> Table:

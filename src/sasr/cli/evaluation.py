@@ -11,6 +11,7 @@ import tyro
 from rich import box
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from sasr.cli.settings import AllowImport
 from sasr.records import judge
@@ -45,7 +46,11 @@ def evaluate_run(
     if video and not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
         raise ImportError(judge.INSTALL)  # before the work, not after it
     console = Terminal()
-    policy = load_policy(run, device=device)
+    newer: list[str] = []
+    policy = load_policy(run, device=device, on_problem=lambda path, why: newer.append(f"{path.name} ({why})"))
+    if newer:
+        line = f"older checkpoint: {', '.join(newer)} can't be used; this is the one of step {policy.steps:,}"
+        console.print(Text(line, "yellow"), soft_wrap=True)
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("playing", total=episodes * len(policy.seeds))
         result = judge.judge(

@@ -17,6 +17,8 @@ from sasr.evidence.bandwidth import LinearSchedule
 from sasr.shaping.options import foreign_option
 
 PARTS = ("agent", "shaper")
+MOST_SEEDS = 10_000
+"""Independent runs that one command may be asked for."""
 AllowImport = Annotated[
     tyro.conf.UseAppendAction[list[str]],
     tyro.conf.arg(

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.agents.registry import AGENTS
-from sasr.cli.settings import AllowImport, applied, meanings, shown, split
+from sasr.cli.settings import MOST_SEEDS, AllowImport, applied, meanings, shown, split
 from sasr.errors import unknown_name
 from sasr.records import curve, success_map
 from sasr.records.console import spread
@@ -73,6 +73,9 @@ def train(
     """Train an agent on a task; ends with a run folder that has metrics, checkpoints and pictures."""
     if seeds < 1:
         raise ValueError(f"--seeds {seeds} must be at least 1; it is how many independent runs to train")
+    if seeds > MOST_SEEDS:
+        raise ValueError(f"--seeds {seeds} is more than {MOST_SEEDS:,}; it is how many independent runs to train")
+    _check_preset(preset, shaper)
     short = [] if exploration is None else [f"agent.exploration={exploration}"]
     agent_config, shaper_config = _configs(task, agent, shaper, preset, [*short, *set])
     config = TrainConfig(
@@ -110,6 +113,8 @@ def resume(
 ) -> None:
     """Go on with a run that was stopped or killed, from its newest whole checkpoint."""
     console, found = Terminal(), Run(run)
+    if found.finished and track:
+        raise ValueError(f"--track {track}: {run} has taken all its steps, so there is nothing to tell; leave it out")
     if found.finished:
         console.print(
             f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, markup=False, soft_wrap=True
@@ -134,10 +139,19 @@ def settings(
         parts[own] = ("shaper", preset_config(preset) if own == "sasr" else shaping.config())
     if name and name not in parts:
         raise unknown_name("agent or shaper", name, parts)
+    if name not in ("", "sasr"):
+        _check_preset(preset, name)
     console = Terminal()
     for own, (part, config) in parts.items():
         if name in ("", own):
             console.print(_settings_table(own, part, config))
+
+
+def _check_preset(preset: str, shaper: str) -> None:
+    if shaper != "sasr" and preset != TrainConfig.preset:
+        raise ValueError(
+            f"--preset {preset} is one of SASR's, and {shaper} has none; leave it out, or use --shaper sasr"
+        )
 
 
 def _configs(task: str, agent: str, shaper: str, preset: str, settings: list[str]) -> tuple[Any, Any]:

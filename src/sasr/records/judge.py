@@ -21,6 +21,7 @@ from sasr.randomness import stream_seed
 from sasr.records.policy import Policy
 from sasr.records.window import mean_and_error
 from sasr.tasks import make
+from sasr.tasks.any_environment import close_environment
 from sasr.tasks.modules import import_of_run
 from sasr.tasks.vector import Population
 from sasr.training.evaluate import Evaluation, evaluate
@@ -151,7 +152,7 @@ def film(policy: Policy, *, member: int, seed: int = 0, deterministic: bool = Tr
             f'{config.task} is drawn by a package that is missing ({error}): pip install "sasr[all]"'
         ) from None
     finally:
-        env.close()
+        close_environment(env)
     return path
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import gymnasium as gym
@@ -40,8 +42,16 @@ def make(task: TaskLike, **kwargs: Any) -> Env:
     if isinstance(found, str):
         return gym.make(found, **kwargs)
     if isinstance(found, EnvSpec):
-        return one_form(Contract(gym.make(found, disable_env_checker=True, **kwargs)))
-    return one_form(Contract(found(**kwargs)))
+        return one_form(Contract(_constructed(found.id, partial(gym.make, found, disable_env_checker=True, **kwargs))))
+    return one_form(Contract(_constructed(task_name(found), partial(found, **kwargs))))
+
+
+def close_environment(env: Env) -> None:
+    """Close an environment that has done its work; where it can't, that is a warning."""
+    try:
+        env.close()
+    except Exception as error:
+        warnings.warn(f"{_name(env)}: close() raised {type(error).__name__}: {error}", stacklevel=2)
 
 
 def resolve(task: TaskLike) -> TaskLike:
@@ -223,6 +233,16 @@ class Contract(gym.Wrapper[Any, Any, Any, Any]):
 
     def _broken(self, rule: str) -> None:
         raise ValueError(f"{_name(self.env)} breaks Gymnasium's contract: {rule}")
+
+
+def _constructed(name: str, construct: Callable[[], Env]) -> Env:
+    """What a constructor of others makes; whatever it raises becomes an error that names the task."""
+    try:
+        return construct()
+    except gym.error.DependencyNotInstalled as error:
+        raise ImportError(f"{name} needs a package that is missing: {error}") from error
+    except Exception as error:
+        raise ValueError(f"{name} can't be made: {type(error).__name__}: {error}") from error
 
 
 def _name(env: Env) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from sasr.tasks.any_environment import Env
+from sasr.tasks.any_environment import Env, close_environment
 
 LONGEST = 1_000_000
 """Actions remembered of one episode; a longer one would take minutes to play again, so it restarts."""
@@ -87,7 +87,7 @@ class Remembered:
 
     def close(self) -> None:
         """Close the environment."""
-        self.env.close()
+        close_environment(self.env)
 
     # ----------------------------------------------------------- there and back
 

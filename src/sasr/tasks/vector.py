@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from sasr.randomness import stream_seed
 from sasr.tasks import worker as w
-from sasr.tasks.any_environment import Env, TaskLike, make, resolve, task_name
+from sasr.tasks.any_environment import Env, TaskLike, close_environment, make, resolve, task_name
 from sasr.tasks.episodes import check_memory
 from sasr.tasks.worker import Bell, Board, BoardShape, Brief, Stepper
 
@@ -93,7 +93,7 @@ class Population:
         probe = build()
         self.observation_space, self.action_space = _checked_spaces(self.task, probe)
         self.workers = self._choose_workers(workers, probe)
-        probe.close()
+        close_environment(probe)
         self._pending = self._started = False
         self._closed = ""
         self._request = 0
