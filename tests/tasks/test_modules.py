@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -66,9 +67,16 @@ def test_a_name_that_is_no_modules_is_refused(module):
         make(f"{module}:Id-v0")
 
 
+def test_a_plugin_that_cannot_be_imported_is_the_reason_for_an_unknown_task():
+    code = "import sys; sys.modules['mujoco'] = None; from sasr.tasks import make; make('NoSuchTask-v0')"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "unknown task 'NoSuchTask-v0'" in ran.stderr
+    assert "gymnasium_robotics can't be imported: MuJoCo is not installed" in ran.stderr
+
+
 def test_a_folder_called_like_a_plugin_is_not_imported(own_module, tmp_path):
     own_module("their_package")
     import_plugin("their_package.tasks")
     assert not (tmp_path / "ran").exists()
-    import_plugin("gymnasium_robotics")
+    assert import_plugin("gymnasium_robotics") == ""
     assert "gymnasium_robotics" in sys.modules

@@ -103,15 +103,13 @@ def _spec(id: str) -> EnvSpec:
             import_module(module)
         except ImportError as error:
             raise ImportError(f"task {id!r}: {error}") from error
-    if name not in gym.registry:
-        for plugin in _PLUGINS:
-            import_plugin(plugin)
+    reasons = [import_plugin(plugin) for plugin in _PLUGINS] if name not in gym.registry else []
     try:
         return gym.spec(name)
     except gym.error.Error as error:
         if name in gym.registry:
             raise
-        raise unknown(id, [*BY_NAME, *gym.registry]) from error
+        raise unknown(id, [*BY_NAME, *gym.registry], "; ".join(filter(None, reasons))) from error
 
 
 class Sparse(gym.Wrapper[Any, Any, Any, Any]):

@@ -51,9 +51,16 @@ def import_of_run(task: str, allowed: Sequence[str] = ()) -> None:
         )
 
 
-def import_plugin(module: str) -> None:
-    """Import an optional package if it is installed; a folder of that name beside the user's own files is not it."""
-    _import_installed(module)
+def import_plugin(module: str) -> str:
+    """Import an optional package if it is installed; why it can't be imported, or an empty text.
+
+    A folder of that name beside the user's own files is not it.
+    """
+    try:
+        _import_installed(module)
+    except Exception as error:  # of a package that needs another one, say
+        return f"{module} can't be imported: {error}"
+    return ""
 
 
 def _import_installed(module: str) -> bool:
