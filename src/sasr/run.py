@@ -24,7 +24,10 @@ from sasr.records.tensorboard import TensorBoard
 from sasr.shaping.protocol import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.tasks import make
+from sasr.tasks.any_environment import close_environment
 from sasr.tasks.catalogue import VARIANTS, full_id
+from sasr.tasks.modules import import_of_run
+from sasr.terminal import Terminal
 from sasr.training import checkpoint
 from sasr.training.config import TrainConfig
 from sasr.training.trainer import Trainer
@@ -45,8 +48,8 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all steps have been taken and saved: a run may be killed between the last one and its checkpoint."""
-        saved = checkpoint.newest(self._opened.checkpoints)
-        return saved is not None and int(saved.facts["steps"]) >= self.config.steps
+        saved = checkpoint.newest(self._opened.checkpoints, use=checkpoint.steps_of)
+        return saved is not None and checkpoint.steps_of(saved) >= self.config.steps
 
     def metrics(self, *kinds: Kind) -> list[Event]:
         """Everything that was recorded, in order, or what is of some kinds."""
@@ -112,11 +115,16 @@ def train(
         device=device,
         **settings,
     )
-    return start(config, out=out, shaper=own, console=Console() if progress else None, events=events)
+    return start(config, out=out, shaper=own, console=Terminal() if progress else None, events=events)
 
 
 def resume(
-    run: str | Path | Run, *, shaper: RewardShaper | None = None, progress: bool = True, events: bool = True
+    run: str | Path | Run,
+    *,
+    shaper: RewardShaper | None = None,
+    progress: bool = True,
+    events: bool = True,
+    allow_import: Sequence[str] = (),
 ) -> Run:
     """Go on with a run from its newest whole checkpoint, or from the start where it has none yet.
 
@@ -125,9 +133,14 @@ def resume(
         shaper: A new shaper of the kind the run was trained with, where that was your own.
         progress: Show how the run goes.
         events: Write TensorBoard events.
+        allow_import: Modules that the run's task may come from, though they are not installed.
     """
     return go_on(
-        run if isinstance(run, Run) else Run(run), shaper=shaper, console=Console() if progress else None, events=events
+        run if isinstance(run, Run) else Run(run),
+        shaper=shaper,
+        console=Terminal() if progress else None,
+        events=events,
+        allow_import=allow_import,
     )
 
 
@@ -177,8 +190,10 @@ def go_on(
     console: Console | None = None,
     events: bool = True,
     track: str = "",
+    allow_import: Sequence[str] = (),
 ) -> Run:
     """`resume` with a console of the caller's, or none."""
+    import_of_run(run.config.task, allow_import)
     recorder = _recorder(run.folder, console=console, events=events, track=track)
     with Trainer(run.config, folder=run.folder, recorder=recorder, shaper=shaper) as trainer:
         if not trainer.resume():
@@ -252,7 +267,7 @@ def agent_for(task: str, agent: str) -> str:
     try:
         return agent_named(agent, env.action_space)[0]
     finally:
-        env.close()
+        close_environment(env)
 
 
 def default_steps(task: str) -> int:

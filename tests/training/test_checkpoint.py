@@ -135,6 +135,9 @@ DAMAGE = {
     "a folder": lambda path: (path.unlink(), path.mkdir()),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b" "),
     "pickle": lambda path: path.write_bytes(pickle.dumps({"weight": 1})),
+    "a link": lambda path: path.symlink_to(path.rename(path.with_suffix(".elsewhere"))),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "a device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
 }
 
 
@@ -236,6 +239,29 @@ def test_a_manifest_of_the_wrong_kind_is_named(tmp_path, changes):
     problems: list[str] = []
     assert newest(tmp_path, lambda _, reason: problems.append(reason)) is None
     assert len(problems) == 1
+
+
+@pytest.mark.parametrize("size", ["x", None, -1, True, 1e400, [3]])
+def test_a_size_that_is_none_is_named_and_the_one_before_is_taken(tmp_path, size):
+    write(tmp_path, parts_of(1.0), {"steps": 1})
+    path = write(tmp_path, parts_of(2.0), {"steps": 2})
+    files = json.loads((path / MANIFEST).read_text())["files"]
+    rewrite_manifest(path, files=files | {"agent.safetensors": {"bytes": size, "crc32": 0}})
+    problems: list[str] = []
+    assert newest(tmp_path, lambda _, reason: problems.append(reason)).facts["steps"] == 1
+    assert "agent.safetensors has" in problems[0]
+
+
+def test_a_checkpoint_that_is_a_link_is_named(tmp_path):
+    write(tmp_path / "theirs", parts_of(), {"steps": 2})
+    write(tmp_path / "own", parts_of(), {"steps": 1})
+    (tmp_path / "own" / "000002").symlink_to(tmp_path / "theirs" / "000001")
+    problems: list[str] = []
+    assert newest(tmp_path / "own", lambda _, reason: problems.append(reason)).facts["steps"] == 1
+    assert "link" in problems[0]
+    (tmp_path / "linked").symlink_to("own")
+    with pytest.raises(OSError, match="is a link"):
+        newest(tmp_path / "linked")
 
 
 def test_a_newer_format_is_refused_and_nothing_older_is_taken(tmp_path):
@@ -344,6 +370,74 @@ def test_a_run_with_a_damaged_checkpoint_says_so_and_goes_on_from_the_one_before
     assert recorder.events == whole.events
     assert all(torch.equal(own, expected.state[name]) for name, own in trainer.state.items())
     assert folders(tmp_path / CHECKPOINTS) == ["000001", "000002"]  # the damaged one took no whole one's place
+
+
+def forget_part(path: Path, name: str) -> None:
+    files = json.loads((path / MANIFEST).read_text())["files"]
+    rewrite_manifest(path, files={own: size for own, size in files.items() if own != f"{name}.safetensors"})
+
+
+def change_part(path: Path, name: str, **tensors: torch.Tensor | None) -> None:
+    """Other tensors in a part (None: one that is gone), with all sizes and checksums right."""
+    file = path / f"{name}.safetensors"
+    left = load_file(file) | tensors
+    save_file({own: tensor for own, tensor in left.items() if tensor is not None}, file)
+    words = file.read_bytes()
+    files = json.loads((path / MANIFEST).read_text())["files"]
+    rewrite_manifest(path, files=files | {file.name: {"bytes": len(words), "crc32": zlib.crc32(words)}})
+
+
+def change_facts(path: Path, **facts: object) -> None:
+    rewrite_manifest(path, facts=json.loads((path / MANIFEST).read_text())["facts"] | facts)
+
+
+LONG_AGO = -(10**15)
+CRAFTED = {
+    "steps long ago": lambda path: change_facts(path, steps=LONG_AGO),
+    "steps ahead": lambda path: change_facts(path, steps=10**15),
+    "steps in words": lambda path: change_facts(path, steps="many"),
+    "no settings": lambda path: change_facts(path, config=None),
+    "other settings": lambda path: change_facts(path, config={"steps": 180, "environments": 1, "task": "Other-v0"}),
+    "no metrics": lambda path: change_facts(path, recorder=3),
+    "no agent": lambda path: forget_part(path, "agent"),
+    "no shaper": lambda path: forget_part(path, "shaper"),
+    "no loop": lambda path: forget_part(path, "loop"),
+    "no environments": lambda path: forget_part(path, "environments"),
+    "another step in the loop": lambda path: change_part(path, "loop", steps=torch.tensor(LONG_AGO)),
+    "a counter of no shape": lambda path: change_part(path, "loop", open_return=torch.zeros(7, 7)),
+    "a weight less": lambda path: change_part(
+        path, "agent", **{next(iter(load_file(path / "agent.safetensors"))): None}
+    ),
+    "a shape of its own": lambda path: change_part(path, "environments", **{"0.seed": torch.zeros(3)}),
+    "a seed below 0": lambda path: change_part(path, "environments", **{"1.seed": torch.tensor(LONG_AGO)}),
+    "an environment less": lambda path: change_part(path, "environments", **{"0.length": None}),
+}
+
+
+@pytest.mark.parametrize("crafted", CRAFTED)
+def test_a_crafted_checkpoint_is_named_and_the_one_before_is_taken(tmp_path, crafted):
+    config = config_of(**shaped("auto"))
+    recorder, _ = run(config, tmp_path, stop_at=60)
+    run(config, tmp_path, stop_at=120, events=recorder.events)
+    CRAFTED[crafted](tmp_path / CHECKPOINTS / "000002")
+    with Trainer(config, folder=tmp_path, recorder=Everything(events=recorder.events, stop_at=61)) as trainer:
+        assert trainer.resume()
+        assert trainer.loop.steps == 60
+        trainer.run()
+    (notice,) = trainer.recorder.notices
+    assert "000002 can't be used" in notice
+    assert "going on from 000001, after 60 steps" in notice
+
+
+def test_a_run_of_which_no_checkpoint_can_be_used_does_not_begin_anew(tmp_path):
+    config = config_of(**shaped("auto"))
+    run(config, tmp_path, stop_at=60)
+    forget_part(tmp_path / CHECKPOINTS / "000001", "loop")
+    with (
+        Trainer(config, folder=tmp_path) as trainer,
+        pytest.raises(ValueError, match=r"no checkpoint .* can be used: 000001: .*loop"),
+    ):
+        trainer.resume()
 
 
 def test_a_run_without_any_whole_checkpoint_says_so(tmp_path):

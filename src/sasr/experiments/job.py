@@ -67,6 +67,11 @@ class Job:
         """Where its process writes what it has to say."""
         return self.out / "logs" / f"{self.cell.id}.log"
 
+    @property
+    def modules(self) -> list[str]:
+        """What its run may import: the module of the task that was asked for, whatever the run's folder names."""
+        return [module] if (module := self.cell.task.rpartition(":")[0]) else []
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, for another process."""
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -97,7 +102,7 @@ def run_job(job: Job) -> bool:
     if policy is None or policy.steps < run.config.steps:
         return False
     _let_replay_go(run)
-    result = judge.judge(policy, episodes=job.final_episodes, workers=job.workers)
+    result = judge.judge(policy, episodes=job.final_episodes, workers=job.workers, allow_import=job.modules)
     judge.write_judgement(policy, result, seed=0, deterministic=True)
     return True
 
@@ -156,7 +161,7 @@ def _train_now(job: Job) -> Run:
     if policy is not None and policy.steps >= run.config.steps:
         return run
     run.config = _on(run.config, job)
-    return go_on(run, events=job.events, track=job.track)
+    return go_on(run, events=job.events, track=job.track, allow_import=job.modules)
 
 
 def _on(config: TrainConfig, job: Job) -> TrainConfig:

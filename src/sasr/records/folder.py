@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shlex
+import stat
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from sasr.files import write_whole
+from sasr.files import read_regular, write_whole
 from sasr.records.spaces import space_from_json, space_to_json
 from sasr.training.config import TrainConfig
 from sasr.training.trainer import CHECKPOINTS
@@ -26,6 +27,7 @@ from sasr.training.trainer import CHECKPOINTS
 FORMAT = 1
 """Raised when a new version writes something that an older one would misread."""
 CONFIG = "config.json"
+CONFIG_BYTES = 2**26
 PLACE = Path("runs")
 
 
@@ -77,14 +79,15 @@ class RunFolder:
         file = path / CONFIG
         if not path.is_dir():
             raise FileNotFoundError(f"there is no run in {path}{_near(path)}")
+        _check_entries(path)
         if not file.exists():
             raise FileNotFoundError(
                 f"{path} is no run, or was only half written: it has no {CONFIG}; give a run's folder, or train again"
             )
         try:
-            facts = json.loads(file.read_bytes())
+            facts = json.loads(read_regular(file, CONFIG_BYTES))
             written = int(facts["format"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(
                 f"{file} is cut off or was changed: the run in {path} is half written and can't be read; "
                 "delete the folder and train again"
@@ -106,6 +109,16 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """Where checkpoints are."""
         return self.path / CHECKPOINTS
+
+
+def _check_entries(path: Path) -> None:
+    """Refuse a run folder with a way out: what is read would come from elsewhere, what is written would go there."""
+    for entry in path.iterdir():
+        if not (stat.S_ISREG(mode := entry.lstat().st_mode) or stat.S_ISDIR(mode)):
+            raise ValueError(
+                f"{entry} is a link, a pipe or a device, and a run's folder has files and folders of its own only; "
+                "remove it, or put there what it points to"
+            )
 
 
 def check_free(path: Path) -> None:

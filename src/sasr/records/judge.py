@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,8 @@ from sasr.randomness import stream_seed
 from sasr.records.policy import Policy
 from sasr.records.window import mean_and_error
 from sasr.tasks import make
+from sasr.tasks.any_environment import close_environment
+from sasr.tasks.modules import import_of_run
 from sasr.tasks.vector import Population
 from sasr.training.evaluate import Evaluation, evaluate
 
@@ -46,6 +48,7 @@ def judge(
     deterministic: bool = True,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
+    allow_import: Sequence[str] = (),
 ) -> Evaluation:
     """Episodes of every member of a run, (P, episodes).
 
@@ -56,10 +59,12 @@ def judge(
         deterministic: The best actions known, instead of exploring ones.
         workers: Processes that step the environments.
         progress: Told the number of episodes that have ended, over all members.
+        allow_import: Modules that the run's task may come from, though they are not installed.
     """
     if episodes < 1:
         raise ValueError(f"episodes={episodes} must be at least 1")
     config = policy.folder.config
+    import_of_run(config.task, allow_import)
     places = min(episodes, _AT_ONCE)
     rounds: list[Evaluation] = []
     with Population(config.task, seeds=config.seeds, environments=places, workers=workers) as population:
@@ -124,6 +129,7 @@ def film(policy: Policy, *, member: int, seed: int = 0, deterministic: bool = Tr
     import imageio
 
     config = policy.folder.config
+    import_of_run(config.task)
     path = policy.folder.path / f"video-seed-{policy.seeds[member]}.mp4"
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory; it would look for a screen
@@ -146,7 +152,7 @@ def film(policy: Policy, *, member: int, seed: int = 0, deterministic: bool = Tr
             f'{config.task} is drawn by a package that is missing ({error}): pip install "sasr[all]"'
         ) from None
     finally:
-        env.close()
+        close_environment(env)
     return path
 
 

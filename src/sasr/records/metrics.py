@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sasr.files import read_regular
 from sasr.records.memory import PeakMemory
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
@@ -25,6 +26,7 @@ except ImportError:  # Windows
 
 NAME = "metrics.jsonl"
 Kind = Literal["episode", "figures", "evaluation", "clock", "notice"]
+_BYTES = 2**32
 Event = dict[str, Any]
 """A line: kind, step, member and seed (null where it concerns all), and what the kind adds."""
 
@@ -191,7 +193,7 @@ def read_metrics(run: str | Path, *kinds: Kind) -> list[Event]:
     path = Path(run) / NAME
     if not path.exists():
         raise FileNotFoundError(f"{run} has no {NAME}: it is not a run's folder, or nothing has happened in it yet")
-    lines = path.read_bytes().split(b"\n")
+    lines = read_regular(path, _BYTES).split(b"\n")
     events = []
     for number, line in enumerate(lines[:-1], start=1):  # what stands behind the last line's end was cut off
         try:

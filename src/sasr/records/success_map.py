@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.transition import Batch
-from sasr.files import write_whole
+from sasr.files import read_arrays, write_whole
 from sasr.shaping.beta import beta_mean
 from sasr.shaping.sasr import SASR
 from sasr.training.trainer import Silent, Trainer
@@ -22,6 +22,7 @@ from sasr.training.trainer import Silent, Trainer
 DATA, PICTURE = "success_map.npz", "success_map.png"
 MOMENTS = 10
 _POINTS = 61
+_BYTES = 2**28
 
 
 class Maps(NamedTuple):
@@ -97,8 +98,7 @@ def success_rates(shaper: SASR, x: NDArray[np.float64], y: NDArray[np.float64]) 
 
 def read_maps(run: str | Path) -> Maps:
     """The maps of a run."""
-    with np.load(Path(run) / DATA, allow_pickle=False) as data:
-        return Maps(data["steps"], data["x"], data["y"], data["rate"])
+    return Maps(*read_arrays(Path(run) / DATA, Maps._fields, _BYTES))
 
 
 def draw_maps(run: Path, *, title: str, axes: Mapping[int, str] | None = None) -> Path | None:

@@ -97,6 +97,9 @@ def _take_run(place: Path, here: str, found: Collection, origins: list[str]) -> 
     except ValueError as error:
         found.problems.append(Problem(here, str(error)))
         return
+    except (TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        found.problems.append(Problem(here, f"holds what no run writes: {error}"))
+        return
     try:
         maps = read_maps(place)
         if maps is not None:

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sasr.experiments.plan import seeds_in_words
-from sasr.files import check_writable, write_whole
+from sasr.files import check_writable, read_regular, write_whole
 from sasr.report.seeds import BY_POINT, SeedResult, check_names, number, seed_from_json
 
 KIND = "sasr-result"
 VERSION = 1
+FILE_BYTES = 2**28
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
 INDIFFERENT = ("seeds", "workers", "checkpoint_minutes")
@@ -219,11 +220,11 @@ def write_result(result: Result, folder: str | Path) -> Path:
 def read_result(path: str | Path) -> Result:
     """One file of a store; whatever is wrong with it is said with its name."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse)
+        data = json.loads(read_regular(Path(path), FILE_BYTES), parse_constant=_refuse)
         if not isinstance(data, dict):
             raise ValueError("this is no result")
         return Result.from_json(data)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
@@ -240,7 +241,11 @@ def read_files(paths: Iterable[Path], root: Path) -> Reading:
     results, problems = [], []
     for path in paths:
         name = str(path.relative_to(root))
-        text = path.read_text(encoding="utf-8", errors="replace")
+        try:
+            text = read_regular(path, FILE_BYTES).decode(errors="replace")
+        except OSError as error:
+            problems.append(Problem(name, f"cannot be read: {error}"))
+            continue
         if not is_result(text):
             if not _is_json(text):
                 problems.append(Problem(name, "is not JSON: cut off while it was written, or changed by hand"))
@@ -285,6 +290,6 @@ def _plain(value: Any) -> Any:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

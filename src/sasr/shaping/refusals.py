@@ -51,5 +51,6 @@ def check_rewards(reward: Tensor) -> None:
 
 def check_device(name: str, device: torch.device, home: torch.device) -> None:
     """Raise a ValueError unless a tensor on `device` can be read at home."""
-    if device.type != home.type or (home.index is not None and device.index != home.index):
+    numbered = home.type != "cpu" and home.index is not None  # torch calls tensors on cpu:0 those of "cpu"
+    if device.type != home.type or (numbered and device.index != home.index):
         raise ValueError(f"{name} is on {device}, but this shaper was bound to {home}; move it with .to({str(home)!r})")

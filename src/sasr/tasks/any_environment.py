@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 import numbers
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import gymnasium as gym
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sasr.tasks import rendering
 from sasr.tasks.catalogue import BY_NAME, VARIANTS, full_id, unknown
+from sasr.tasks.modules import import_module, import_plugin
 
 Env = gym.Env[Any, Any]
 TaskLike = str | EnvSpec | Callable[..., Env]
@@ -41,8 +42,16 @@ def make(task: TaskLike, **kwargs: Any) -> Env:
     if isinstance(found, str):
         return gym.make(found, **kwargs)
     if isinstance(found, EnvSpec):
-        return one_form(Contract(gym.make(found, disable_env_checker=True, **kwargs)))
-    return one_form(Contract(found(**kwargs)))
+        return one_form(Contract(_constructed(found.id, partial(gym.make, found, disable_env_checker=True, **kwargs))))
+    return one_form(Contract(_constructed(task_name(found), partial(found, **kwargs))))
+
+
+def close_environment(env: Env) -> None:
+    """Close an environment that has done its work; where it can't, that is a warning."""
+    try:
+        env.close()
+    except Exception as error:
+        warnings.warn(f"{_name(env)}: close() raised {type(error).__name__}: {error}", stacklevel=2)
 
 
 def resolve(task: TaskLike) -> TaskLike:
@@ -91,19 +100,16 @@ def _spec(id: str) -> EnvSpec:
     module, _, name = id.rpartition(":")
     if module:
         try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ImportError(f"task {id!r}: there is no module {error.name!r}; is it installed?") from error
-    if name not in gym.registry:
-        for plugin in _PLUGINS:
-            if importlib.util.find_spec(plugin):
-                importlib.import_module(plugin)
+            import_module(module)
+        except ImportError as error:
+            raise ImportError(f"task {id!r}: {error}") from error
+    reasons = [import_plugin(plugin) for plugin in _PLUGINS] if name not in gym.registry else []
     try:
         return gym.spec(name)
     except gym.error.Error as error:
         if name in gym.registry:
             raise
-        raise unknown(id, [*BY_NAME, *gym.registry]) from error
+        raise unknown(id, [*BY_NAME, *gym.registry], "; ".join(filter(None, reasons))) from error
 
 
 class Sparse(gym.Wrapper[Any, Any, Any, Any]):
@@ -225,6 +231,16 @@ class Contract(gym.Wrapper[Any, Any, Any, Any]):
 
     def _broken(self, rule: str) -> None:
         raise ValueError(f"{_name(self.env)} breaks Gymnasium's contract: {rule}")
+
+
+def _constructed(name: str, construct: Callable[[], Env]) -> Env:
+    """What a constructor of others makes; whatever it raises becomes an error that names the task."""
+    try:
+        return construct()
+    except gym.error.DependencyNotInstalled as error:
+        raise ImportError(f"{name} needs a package that is missing: {error}") from error
+    except Exception as error:
+        raise ValueError(f"{name} can't be made: {type(error).__name__}: {error}") from error
 
 
 def _name(env: Env) -> str:

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from sasr.randomness import stream_seed
 from sasr.tasks import worker as w
-from sasr.tasks.any_environment import Env, TaskLike, make, resolve, task_name
+from sasr.tasks.any_environment import Env, TaskLike, close_environment, make, resolve, task_name
+from sasr.tasks.episodes import check_memory
 from sasr.tasks.worker import Bell, Board, BoardShape, Brief, Stepper
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from sasr.tasks.worker import main; main()"
@@ -92,7 +93,7 @@ class Population:
         probe = build()
         self.observation_space, self.action_space = _checked_spaces(self.task, probe)
         self.workers = self._choose_workers(workers, probe)
-        probe.close()
+        close_environment(probe)
         self._pending = self._started = False
         self._closed = ""
         self._request = 0
@@ -354,6 +355,8 @@ class Population:
                 f"this is the memory of {found} environments, but the population has {total}: "
                 "make it with the same seeds and environments as the saved one"
             )
+        for index in range(total):
+            check_memory(w.belongings(dict(saved), index), index)
 
     def _checked_actions(self, actions: NDArray[Any]) -> NDArray[Any]:
         space = self.action_space

@@ -16,6 +16,8 @@ from sasr.shaping.presets import SasrConfig, preset_config
 from sasr.shaping.registry import shaper_named
 from sasr.training.accelerate import Mode
 
+_MOST = {"steps": 10**12, "environments": 10**5, "eval_episodes": 10**5}
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -66,6 +68,9 @@ class TrainConfig:
         for name in ("steps", "environments", "capacity", "eval_episodes", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        for name, most in _MOST.items():
+            if getattr(self, name) > most:
+                raise ValueError(f"{name}={getattr(self, name)} is more than {most:,}, which no machine can do")
         if self.eval_every is not None and self.eval_every < 0:
             raise ValueError(f"eval_every={self.eval_every} must not be negative; 0 never evaluates")
         if not self.checkpoint_minutes >= 0.0:
@@ -74,6 +79,9 @@ class TrainConfig:
             )
         if not self.seeds:
             raise ValueError("seeds=() has no runs; give at least one seed")
+        for seed in self.seeds:
+            if not 0 <= seed < 2**63:
+                raise ValueError(f"seed={seed} must be at least 0 and below 2**63")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds={self.seeds} has one twice; runs of one seed would be the same run")
         if self.agent != "auto":

@@ -247,14 +247,22 @@ class Trainer:
             self.recorder.notice(steps, f"no checkpoint was written ({error}); the run goes on, the one before stays")
 
     def resume(self) -> bool:
-        """Go back to the newest whole checkpoint; False if there is none."""
+        """Go back to the newest checkpoint that can be used; False if there is none, not even a damaged one."""
         damaged: list[tuple[Path, str]] = []
+        tried: list[Path] = []
+
+        def use(found: checkpoint.Checkpoint) -> None:
+            tried.append(found.path)
+            self._go_back_to(found)
+
         found = None
         if self.folder is not None:
-            found = checkpoint.newest(self.folder / CHECKPOINTS, lambda path, why: damaged.append((path, why)))
+            place = self.folder / CHECKPOINTS
+            found = checkpoint.newest(place, lambda path, why: damaged.append((path, why)), use=use)
+        if found is None and tried:  # what they left behind is no start
+            causes = "; ".join(f"{path.name}: {why}" for path, why in damaged)
+            raise ValueError(f"no checkpoint of {self.folder} can be used: {causes}")
         steps = found.facts["steps"] if found else 0
-        if found:
-            self._go_back_to(found)
         since = f"going on from {found.path.name}, after {steps:,} steps" if found else "there is no other one"
         for path, why in damaged:
             self._news.append(f"checkpoint {path} can't be used: {why}; {since}")
@@ -264,9 +272,12 @@ class Trainer:
         return found is not None
 
     def _go_back_to(self, found: checkpoint.Checkpoint) -> None:
+        steps = checkpoint.steps_of(found)
         _check_same_run(self.config.to_json(), found)
         parts = {name: found.read(name) for name in found.parts}
         loop, environments = _arrays(parts.pop("loop")), _arrays(parts.pop("environments"))
+        if int(loop["steps"]) != steps:
+            raise checkpoint.DamagedError(f"it is of step {int(loop['steps']):,}, but says {steps:,}")
         self.learner.load(parts)
         restarted = self.population.restore(environments)
         self.loop.load(loop, restarted)
