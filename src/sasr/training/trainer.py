@@ -183,7 +183,7 @@ class Trainer:
                 if config.checkpoint_minutes and time.monotonic() >= next_save:
                     self.save()
                     next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
-        self.save()
+            self.save()  # within, because clusters and grids send a signal twice
         return self.finished
 
     def evaluate(self) -> Evaluation:
@@ -207,11 +207,15 @@ class Trainer:
 
         Another SIGTERM does not: a cluster sends it to a runner and to its processes, and the runner passes its own on.
         """
+        ending = False
 
         def heed(number: int, frame: FrameType | None) -> None:
-            if self.stopped_by is not None and number == signal.SIGINT:
-                raise KeyboardInterrupt
+            nonlocal ending
+            at_once = self.stopped_by is not None and number == signal.SIGINT
             self.stopped_by = number
+            if at_once and not ending:
+                ending = True  # a third one would break off the removal of a half-written checkpoint
+                raise KeyboardInterrupt
 
         if threading.current_thread() is not threading.main_thread():
             yield
