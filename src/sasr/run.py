@@ -15,9 +15,9 @@ from sasr.errors import unknown_name
 from sasr.records import curve, success_map, tensorboard, tracking
 from sasr.records.console import ConsoleView
 from sasr.records.curve import Curve
-from sasr.records.folder import RunFolder, check_free, default_place
+from sasr.records.folder import COPY, ConfigCopy, RunFolder, check_free, default_place
 from sasr.records.many import ClosingRecorder, Many
-from sasr.records.metrics import Event, Kind, MetricsFile, read_metrics
+from sasr.records.metrics import HISTORY, Event, Kind, MetricsFile, free_place, read_metrics, recorded_steps
 from sasr.records.policy import Policy, load_policy
 from sasr.records.success_map import SuccessMap
 from sasr.records.tensorboard import TensorBoard
@@ -116,18 +116,28 @@ def train(
 
 
 def resume(
-    run: str | Path | Run, *, shaper: RewardShaper | None = None, progress: bool = True, events: bool = True
+    run: str | Path | Run,
+    *,
+    shaper: RewardShaper | None = None,
+    progress: bool = True,
+    events: bool = True,
+    start_over: bool = False,
 ) -> Run:
-    """Go on with a run from its newest whole checkpoint, or from the start where it has none yet.
+    """Go on with a run from its newest whole checkpoint.
 
     Args:
         run: The run or its folder.
         shaper: A new shaper of the kind the run was trained with, where that was your own.
         progress: Show how the run goes.
         events: Write TensorBoard events.
+        start_over: Begin again at step 0 where no checkpoint is whole; the metrics so far are kept beside.
     """
     return go_on(
-        run if isinstance(run, Run) else Run(run), shaper=shaper, console=Console() if progress else None, events=events
+        run if isinstance(run, Run) else Run(run),
+        shaper=shaper,
+        console=Console() if progress else None,
+        events=events,
+        start_over=start_over,
     )
 
 
@@ -177,13 +187,33 @@ def go_on(
     console: Console | None = None,
     events: bool = True,
     track: str = "",
+    start_over: bool = False,
 ) -> Run:
     """`resume` with a console of the caller's, or none."""
     recorder = _recorder(run.folder, console=console, events=events, track=track)
     with Trainer(run.config, folder=run.folder, recorder=recorder, shaper=shaper) as trainer:
-        if not trainer.resume():
+        resumed = trainer.resume()
+        if resumed and start_over:
+            raise ValueError(
+                f"{run.folder} has a whole checkpoint, after {trainer.loop.steps:,} steps: resume it without "
+                "--start-over, or train anew in another folder"
+            )
+        if not resumed:
+            if not start_over:
+                _check_nothing_is_lost(run, trainer.news)
             recorder.load({})
         return _turn(trainer, run._opened, recorder)
+
+
+def _check_nothing_is_lost(run: Run, problems: Sequence[str]) -> None:
+    steps = recorded_steps(run.folder, *HISTORY)
+    if steps:
+        why = f" ({'; '.join(problems)})" if problems else ""
+        raise ValueError(
+            f"{run.folder} has no whole checkpoint to go on from{why}, but metrics of {steps:,} steps; to begin again "
+            f"at step 0: sasr resume {run.folder} --start-over, which keeps them as "
+            f"{free_place(run.folder).name}"
+        )
 
 
 def _turn(trainer: Trainer, folder: RunFolder, recorder: Many) -> Run:
@@ -199,6 +229,7 @@ def _recorder(path: Path, *, console: Console | None, events: bool, track: str =
     """Metrics first: the others read them when a run goes on."""
     view = ConsoleView(path, console=console) if console else None
     recorders: dict[str, ClosingRecorder] = {"metrics": MetricsFile(path, warn=view.warn if view else warnings.warn)}
+    recorders[COPY] = ConfigCopy(path)
     if view:
         recorders["console"] = view
     recorders["success_map"] = SuccessMap(path)

@@ -103,15 +103,21 @@ def train(
 def resume(
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="Folder of the run.")],
     *,
+    start_over: Annotated[
+        bool,
+        tyro.conf.arg(
+            help="Begin again at step 0 where no checkpoint is whole; the metrics so far are kept as metrics.1.jsonl."
+        ),
+    ] = False,
     tensorboard: Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")] = True,
     track: Annotated[str, tyro.conf.arg(help=_TRACK)] = "",
 ) -> None:
     """Go on with a run that was stopped or killed, from its newest whole checkpoint."""
     console, found = Console(), Run(run)
-    if found.finished:
+    if found.finished and not start_over:
         console.print(f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, soft_wrap=True)
     else:
-        found = go_on(found, console=console, events=tensorboard, track=track)
+        found = go_on(found, console=console, events=tensorboard, track=track, start_over=start_over)
     _tell(found, console)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sasr.experiments.plan import Cell
+from sasr.files import leftovers, remove_leftovers
 from sasr.records import judge
-from sasr.records.folder import CONFIG
 from sasr.records.metrics import NAME as METRICS
+from sasr.records.metrics import recorded_steps
 from sasr.records.policy import Policy, load_policy
 from sasr.records.window import mean_and_error
 from sasr.run import Run, go_on, start
@@ -97,6 +97,7 @@ def run_job(job: Job) -> bool:
     if policy is None or policy.steps < run.config.steps:
         return False
     _let_replay_go(run)
+    remove_leftovers(run.folder)
     result = judge.judge(policy, episodes=job.final_episodes, workers=job.workers)
     judge.write_judgement(policy, result, seed=0, deterministic=True)
     return True
@@ -146,8 +147,7 @@ def _train(job: Job) -> Run:
 
 def _train_now(job: Job) -> Run:
     folder = job.folder
-    if not (folder / CONFIG).exists():
-        shutil.rmtree(folder, ignore_errors=True)  # killed before it had its settings: nothing is in there
+    if not (folder.exists() and set(folder.iterdir()) - set(leftovers(folder))):  # not begun, or killed at once
         told = {"method": job.cell.method.name, "command": job.command, "commit": job.commit}
         config = job.cell.config(device=job.device, workers=job.workers)
         return start(config, out=folder, events=job.events, track=job.track, told=told)
@@ -156,7 +156,17 @@ def _train_now(job: Job) -> Run:
     if policy is not None and policy.steps >= run.config.steps:
         return run
     run.config = _on(run.config, job)
-    return go_on(run, events=job.events, track=job.track)
+    start_over = policy is None and _never_saved(run)
+    return go_on(run, events=job.events, track=job.track, start_over=start_over)
+
+
+def _never_saved(run: Run) -> bool:
+    """Whether a run ended before its first checkpoint was in place; one that took all its steps had one."""
+    problems: list[Path] = []
+    checkpoint.newest(run.folder / CHECKPOINTS, lambda path, reason: problems.append(path))
+    half_written = [path for path in problems if path.suffix == ".partial"]
+    damaged = len(problems) > len(half_written)
+    return not damaged and (bool(half_written) or recorded_steps(run.folder) < run.config.steps)
 
 
 def _on(config: TrainConfig, job: Job) -> TrainConfig:

@@ -122,7 +122,8 @@ class Trainer:
         self.config, self.folder, self.recorder = config, folder, recorder or Silent()
         self.device = choose_device(config.device)
         self.stopped_by: int | None = None
-        self._news: list[str] = []  # for the recorder, once the run goes on
+        self.news: list[str] = []
+        """What `resume` found that a person should know; the recorder is told when the run goes on."""
         with ExitStack() as stack:
             self.population = stack.enter_context(
                 Population(config.task, seeds=config.seeds, environments=config.environments, workers=self._workers())
@@ -165,9 +166,9 @@ class Trainer:
         """Go on; True when all steps have been taken, False when a signal came first."""
         config, loop, recorder = self.config, self.loop, self.recorder
         recorder.begin(self)
-        for text in self._news:
+        for text in self.news:
             recorder.notice(loop.steps, text)
-        self._news.clear()
+        self.news.clear()
         next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
         with self._heeding_signals():
             while not self.finished and self.stopped_by is None:
@@ -261,7 +262,7 @@ class Trainer:
             self._go_back_to(found)
         since = f"going on from {found.path.name}, after {steps:,} steps" if found else "there is no other one"
         for path, why in damaged:
-            self._news.append(f"checkpoint {path} can't be used: {why}; {since}")
+            self.news.append(f"checkpoint {path} can't be used: {why}; {since}")
             if found and path.suffix == "":
                 with suppress(OSError):
                     checkpoint.retire(path)
@@ -278,7 +279,7 @@ class Trainer:
         self.recorder.load(found.facts["recorder"])
         for p, e in np.argwhere(restarted).tolist():
             who = f"seed {self.config.seeds[p]}, environment {e}"
-            self._news.append(f"the episode of {who} restarts: played again, it went another way than before")
+            self.news.append(f"the episode of {who} restarts: played again, it went another way than before")
 
 
 def make_shaper(config: TrainConfig) -> RewardShaper | None:
