@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -219,9 +219,9 @@ def _check_nothing_is_lost(run: Run, problems: Sequence[str]) -> None:
 def _turn(trainer: Trainer, folder: RunFolder, recorder: Many) -> Run:
     try:
         trainer.run()
+        _draw(folder, lambda text: recorder.notice(trainer.loop.steps, text))
     finally:
         recorder.close(trainer.loop.steps)
-    _draw(folder)
     return Run(folder)
 
 
@@ -246,16 +246,28 @@ def _recorder(path: Path, *, console: Console | None, events: bool, track: str =
     return many
 
 
-def _draw(folder: RunFolder) -> None:
+def _draw(folder: RunFolder, warn: Callable[[str], None]) -> None:
+    """The run is done and saved; a picture that can't be drawn is only told."""
     if not curve.available():
         return
+    for name, draw in ((curve.NAME, _draw_curve), (success_map.PICTURE, _draw_maps)):
+        try:
+            draw(folder)
+        except Exception as error:
+            warn(f"{name} was not drawn ({type(error).__name__}: {error})")
+
+
+def _draw_curve(folder: RunFolder) -> None:
     config = folder.config
     shaper = f"{config.shaper} ({config.preset})" if config.shaper == "sasr" else config.shaper
     curve.draw_curve(folder.path, title=f"{config.task}: {config.agent}, shaper {shaper}", members=len(config.seeds))
-    variant = VARIANTS.get(full_id(config.task))
+
+
+def _draw_maps(folder: RunFolder) -> None:
+    variant = VARIANTS.get(full_id(folder.config.task))
     success_map.draw_maps(
         folder.path,
-        title=f"{config.task}: success rate as SASR sees it",
+        title=f"{folder.config.task}: success rate as SASR sees it",
         axes=dict(enumerate(variant.axes)) if variant else None,
     )
 

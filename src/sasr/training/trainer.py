@@ -249,7 +249,7 @@ class Trainer:
         try:
             checkpoint.write(self.folder / CHECKPOINTS, parts, facts)
         except OSError as error:
-            self.recorder.notice(steps, f"no checkpoint was written ({error}); the run goes on, the one before stays")
+            self.recorder.notice(steps, f"no checkpoint was written ({error}); the run goes on, and older ones stay")
 
     def resume(self) -> bool:
         """Go back to the newest whole checkpoint; False if there is none."""
