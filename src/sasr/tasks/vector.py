@@ -377,7 +377,8 @@ class Population:
             limits = f"[{np.broadcast_to(low, expected)[0, 0][at]}, {np.broadcast_to(high, expected)[0, 0][at]}]"
             where = f" at index {at[0] if len(at) == 1 else at}" if at else ""
             who = self._who(member * self.environments + place)
-            raise ValueError(f"the action of {who} is {value!s}{where}, outside {limits}; clipping is the agent's job")
+            fix = "the agent that chose it has diverged" if np.isnan(value) else "clipping is the agent's job"
+            raise ValueError(f"the action of {who} is {value!s}{where}, outside {limits}; {fix}")
         return actions
 
 

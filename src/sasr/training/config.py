@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,6 +85,9 @@ class TrainConfig:
         if kind is not None:
             _check_kind("shaper_config", self.shaper_config, kind.config)
         preset_config(self.preset)
+        _check_numbers("", self, infinite=False)
+        _check_numbers("agent.", self.agent_config, infinite=False)
+        _check_numbers("shaper.", self.shaper_config, infinite=True)  # RND's clip may be: then nothing is clipped
         burn_in = getattr(self.agent_config, "burn_in", 0)
         if self.steps < burn_in:
             raise ValueError(
@@ -143,6 +147,13 @@ def choose_device(name: str) -> torch.device:
 def _check_kind(name: str, value: Any, kind: type[Any]) -> None:
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} is a {type(value).__name__}, but a {kind.__name__} belongs here")
+
+
+def _check_numbers(part: str, config: Any, *, infinite: bool) -> None:
+    for field in dataclasses.fields(config) if config is not None else ():
+        value = getattr(config, field.name)
+        if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
+            raise ValueError(f"{part}{field.name}={value} is not a finite number")
 
 
 def _read(kind: type[Any], data: Mapping[str, Any]) -> Any:

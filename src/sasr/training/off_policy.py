@@ -26,7 +26,7 @@ from sasr.training.accelerate import (
     resolve,
     side_by_side,
 )
-from sasr.training.learner import Saved, share_of_bonus
+from sasr.training.learner import Saved, finite_members, share_of_bonus
 from sasr.training.onlooker import Onlooker
 
 
@@ -61,6 +61,7 @@ class OffPolicy:
                     "to sample; raise it, or take a smaller batch"
                 )
         self.agent, self.shaper, self.burn_in, self.envs, self.device = agent, shaper, burn_in, host.envs, host.device
+        self.members = host.members
         self.replay = Replay(host, capacity=capacity, truncation_is_terminal=truncation_is_terminal)
         if shaper is not None:
             policy = agent if isinstance(agent, PolicyView) else None
@@ -160,6 +161,10 @@ class OffPolicy:
 
     def _write_captured(self, *arrived: Tensor) -> None:
         self._write("write", *arrived)
+
+    def finite(self) -> Tensor:
+        """Whether every number that the agent learned is finite, (P,)."""
+        return finite_members(self.agent.state_dict(), self.members)
 
     # ----------------------------------------------------------- checkpoints
 

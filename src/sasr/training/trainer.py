@@ -26,7 +26,7 @@ from sasr.tasks.vector import Population
 from sasr.training import checkpoint
 from sasr.training.config import TrainConfig, choose_device
 from sasr.training.evaluate import Evaluation, evaluate
-from sasr.training.learner import Learner
+from sasr.training.learner import DivergedError, Learner
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy, with_value_heads
@@ -170,7 +170,7 @@ class Trainer:
             recorder.notice(loop.steps, text)
         self.news.clear()
         next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
-        with self._heeding_signals():
+        with self._heeding_signals(), self._naming_divergence():
             while not self.finished and self.stopped_by is None:
                 before = loop.steps
                 ended = loop.turn()
@@ -198,9 +198,38 @@ class Trainer:
 
     def _log(self) -> None:
         figures = self.loop.figures
+        told = [self.learner.finite(), *figures.values()]  # fetched in one go: a device is waited for once
+        finite, *values = torch.stack([value.to(self.device).double() for value in told]).cpu().numpy()
         if figures:
-            values = torch.stack([value.to(self.device).double() for value in figures.values()]).cpu().numpy()
             self.recorder.figures(self.loop.steps, dict(zip(figures, values, strict=True)))
+        self._check(finite > 0.0)
+
+    # ------------------------------------------------------------ divergence
+
+    def _check(self, finite: NDArray[np.bool_], because: Exception | None = None) -> None:
+        """Raise where a member (P,) has numbers that are not finite; what was saved before stays as it is."""
+        if finite.all():
+            return
+        seeds = [seed for seed, own in zip(self.config.seeds, finite.tolist(), strict=True) if not own]
+        who = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+        text = (
+            f"learning diverged at step {self.loop.steps:,} ({who}): weights or moments of the agent are not finite; "
+            "checkpoints from before stay; take smaller step sizes (--set agent.critic_lr=1e-4), or smaller rewards"
+        )
+        self.recorder.notice(self.loop.steps, text)
+        raise DivergedError(text) from because
+
+    @contextmanager
+    def _naming_divergence(self) -> Iterator[None]:
+        """Whatever goes wrong where numbers are not finite, that is the reason to tell."""
+        try:
+            yield
+        except DivergedError:
+            raise
+        except Exception as error:
+            with suppress(RuntimeError):  # a CUDA device that has failed answers nothing any more
+                self._check(self.learner.finite().cpu().numpy(), because=error)
+            raise
 
     @contextmanager
     def _heeding_signals(self) -> Iterator[None]:
@@ -231,9 +260,10 @@ class Trainer:
     # ----------------------------------------------------------- checkpoints
 
     def save(self) -> None:
-        """Write a checkpoint; a disk that is full is told and does not end the run."""
+        """Write a checkpoint, but never of an agent that diverged; a full disk is told and does not end the run."""
         if self.folder is None:
             return
+        self._check(self.learner.finite().cpu().numpy())
         config, steps = self.config, self.loop.steps
         parts: dict[str, dict[str, Tensor]] = {
             **self.learner.save(replay=config.checkpoint_replay),
