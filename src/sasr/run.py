@@ -46,7 +46,9 @@ class Run:
     def finished(self) -> bool:
         """Whether all steps have been taken and saved: a run may be killed between the last one and its checkpoint."""
         saved = checkpoint.newest(self._opened.checkpoints)
-        return saved is not None and int(saved.facts["steps"]) >= self.config.steps
+        if saved is None or saved.facts.get("evaluation_due", False):
+            return False
+        return int(saved.facts["steps"]) >= self.config.steps
 
     def metrics(self, *kinds: Kind) -> list[Event]:
         """Everything that was recorded, in order, or what is of some kinds."""

@@ -50,6 +50,7 @@ def compare(
     population: int | None = None,
     device: str = "auto",
     environments: int | None = None,
+    max_episode_steps: int | None = None,
     eval_every: int | None = None,
     eval_episodes: int | None = None,
     checkpoint_minutes: float | None = None,
@@ -83,6 +84,7 @@ def compare(
         population: Most seeds in one process; None is as many as fit into memory, or on CPUs as leave no core idle.
         device: cpu, cuda, …; auto takes CUDA where there is one.
         environments: Environments of each seed.
+        max_episode_steps: Steps that episodes are cut after, in place of the environments' own time limits.
         eval_every: Steps between evaluations; 0 is never.
         eval_episodes: Episodes of each seed in an evaluation.
         checkpoint_minutes: Minutes between checkpoints.
@@ -100,6 +102,7 @@ def compare(
     given = {"tasks": _listed(tasks), "methods": _listed(methods), "seeds": _seeds(seeds), "steps": steps}
     settings = {
         "environments": environments,
+        "max_episode_steps": max_episode_steps,
         "eval_every": eval_every,
         "eval_episodes": eval_episodes,
         "checkpoint_minutes": checkpoint_minutes,

@@ -18,7 +18,7 @@ from sasr.files import leftovers, remove_leftovers
 from sasr.records import judge
 from sasr.records.metrics import NAME as METRICS
 from sasr.records.metrics import recorded_steps
-from sasr.records.policy import Policy, load_policy
+from sasr.records.policy import load_policy
 from sasr.records.window import mean_and_error
 from sasr.run import Run, go_on, start
 from sasr.training import checkpoint
@@ -93,11 +93,11 @@ def run_job(job: Job) -> bool:
     if is_done(job):
         return True
     run = _train(job)
-    policy = _policy(run)
-    if policy is None or policy.steps < run.config.steps:
+    if not run.finished:
         return False
     _let_replay_go(run)
     remove_leftovers(run.folder)
+    policy = load_policy(run.folder)
     result = judge.judge(policy, episodes=job.final_episodes, workers=job.workers)
     judge.write_judgement(policy, result, seed=0, deterministic=True)
     return True
@@ -152,18 +152,17 @@ def _train_now(job: Job) -> Run:
         config = job.cell.config(device=job.device, workers=job.workers)
         return start(config, out=folder, events=job.events, track=job.track, told=told)
     run = Run(folder)
-    policy = _policy(run)
-    if policy is not None and policy.steps >= run.config.steps:
+    if run.finished:
         return run
     run.config = _on(run.config, job)
-    start_over = policy is None and _never_saved(run)
-    return go_on(run, events=job.events, track=job.track, start_over=start_over)
+    return go_on(run, events=job.events, track=job.track, start_over=_never_saved(run))
 
 
 def _never_saved(run: Run) -> bool:
     """Whether a run ended before its first checkpoint was in place; one that took all its steps had one."""
     problems: list[Path] = []
-    checkpoint.newest(run.folder / CHECKPOINTS, lambda path, reason: problems.append(path))
+    if checkpoint.newest(run.folder / CHECKPOINTS, lambda path, reason: problems.append(path)):
+        return False
     half_written = [path for path in problems if path.suffix == ".partial"]
     damaged = len(problems) > len(half_written)
     return not damaged and (bool(half_written) or recorded_steps(run.folder) < run.config.steps)
@@ -172,13 +171,6 @@ def _never_saved(run: Run) -> bool:
 def _on(config: TrainConfig, job: Job) -> TrainConfig:
     """A run goes on with its own settings, on whatever this job may use."""
     return dataclasses.replace(config, device=job.device, workers=job.workers)
-
-
-def _policy(run: Run) -> Policy | None:
-    try:
-        return load_policy(run.folder)
-    except FileNotFoundError:
-        return None
 
 
 def _let_replay_go(run: Run) -> None:

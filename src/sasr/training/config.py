@@ -36,6 +36,8 @@ class TrainConfig:
     """Environment steps of each seed."""
     environments: int = 1
     """Environments of each seed."""
+    max_episode_steps: int | None = None
+    """Steps that an episode is cut after, in place of the environment's own time limit; None leaves that as it is."""
     workers: int | None = None
     """Processes that step the environments; None chooses by cost and cores, 0 steps in this process."""
     device: str = "auto"
@@ -67,6 +69,8 @@ class TrainConfig:
         for name in ("steps", "environments", "capacity", "eval_episodes", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.max_episode_steps is not None and self.max_episode_steps < 1:
+            raise ValueError(f"max_episode_steps={self.max_episode_steps} must be at least 1; None sets no limit")
         if self.eval_every is not None and self.eval_every < 0:
             raise ValueError(f"eval_every={self.eval_every} must not be negative; 0 never evaluates")
         if not self.checkpoint_minutes >= 0.0:
@@ -99,6 +103,11 @@ class TrainConfig:
     def evaluation_period(self) -> int:
         """Steps between evaluations; 0 is never."""
         return max(1_000, self.steps // 50) if self.eval_every is None else self.eval_every
+
+    @property
+    def task_options(self) -> dict[str, Any]:
+        """What `make` is given besides the task."""
+        return {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
 
     @property
     def steps_kept(self) -> int:
