@@ -166,6 +166,18 @@ def test_a_run_killed_in_its_first_step_starts_again_unasked(tmp_path: Path) -> 
     assert not (killed / "metrics.1.jsonl").exists()
 
 
+def test_what_a_finished_run_was_killed_over_is_cleared_up(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    (run.folder / "checkpoints" / "000000.old").mkdir()
+    (run.folder / ".curve.png.7.part").touch()
+    (run.folder / "curve.png").unlink(missing_ok=True)
+    runs.clear_up(run)
+    assert [path.name for path in (run.folder / "checkpoints").iterdir()] == ["000001"]
+    assert {path.name for path in run.folder.iterdir()} >= {"config.json", "metrics.jsonl", "curve.png"}
+    assert not list(run.folder.glob(".*"))
+    assert run.finished
+
+
 def test_a_finished_run_whose_checkpoints_are_gone_keeps_its_history(tmp_path: Path) -> None:
     run = train(tmp_path / "run")
     history = (run.folder / "metrics.jsonl").read_bytes()

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from sasr.agents.registry import AGENTS, agent_named
 from sasr.errors import unknown_name
+from sasr.files import remove_leftovers
 from sasr.records import curve, success_map, tensorboard, tracking
 from sasr.records.console import ConsoleView
 from sasr.records.curve import Curve
@@ -205,6 +206,14 @@ def go_on(
                 _check_nothing_is_lost(run, trainer.news)
             recorder.load({})
         return _turn(trainer, run._opened, recorder)
+
+
+def clear_up(run: Run) -> None:
+    """Do what a finished run had left to do, where it was killed right behind its last checkpoint."""
+    checkpoint.remove_leftovers(run._opened.checkpoints)
+    remove_leftovers(run.folder)
+    if not (run.folder / curve.NAME).exists():
+        _draw(run._opened, warnings.warn)
 
 
 def _check_nothing_is_lost(run: Run, problems: Sequence[str]) -> None:

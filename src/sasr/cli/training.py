@@ -18,7 +18,7 @@ from sasr.cli.settings import applied, meanings, shown, split
 from sasr.errors import unknown_name
 from sasr.records import curve, success_map
 from sasr.records.console import spread
-from sasr.run import Run, agent_for, default_steps, go_on, start
+from sasr.run import Run, agent_for, clear_up, default_steps, go_on, start
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS, shaper_named
 from sasr.training.accelerate import Mode
@@ -117,6 +117,7 @@ def resume(
     """Go on with a run that was stopped or killed, from its newest whole checkpoint."""
     console, found = Console(), Run(run)
     if found.finished and not start_over:
+        clear_up(found)
         console.print(f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, soft_wrap=True)
     else:
         found = go_on(found, console=console, events=tensorboard, track=track, start_over=start_over)

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sasr.experiments.plan import Cell
-from sasr.files import leftovers, remove_leftovers
+from sasr.files import leftovers
 from sasr.records import judge
 from sasr.records.metrics import NAME as METRICS
 from sasr.records.metrics import recorded_steps
 from sasr.records.policy import load_policy
 from sasr.records.window import mean_and_error
-from sasr.run import Run, go_on, start
+from sasr.run import Run, clear_up, go_on, start
 from sasr.training import checkpoint
 from sasr.training.config import TrainConfig
 from sasr.training.trainer import CHECKPOINTS
@@ -96,7 +96,7 @@ def run_job(job: Job) -> bool:
     if not run.finished:
         return False
     _let_replay_go(run)
-    remove_leftovers(run.folder)
+    clear_up(run)
     policy = load_policy(run.folder)
     result = judge.judge(policy, episodes=job.final_episodes, workers=job.workers)
     judge.write_judgement(policy, result, seed=0, deterministic=True)
