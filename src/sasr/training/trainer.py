@@ -277,9 +277,8 @@ class Trainer:
     def _heeding_signals(self) -> Iterator[None]:
         """The first Ctrl-C or SIGTERM ends the run after the turn under way, with a checkpoint; another Ctrl-C at once.
 
-        An evaluation is broken off, since it may never end.
-
         Another SIGTERM does not: a cluster sends it to a runner and to its processes, and the runner passes its own on.
+        An evaluation under way is broken off, since it may never end.
         """
         ending = False
 
