@@ -38,6 +38,17 @@ def write_whole(path: Path, data: str | bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove what `write_whole` had half written into a folder when its process was killed."""
+    for path in leftovers(folder):
+        path.unlink(missing_ok=True)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files in a folder that were never finished."""
+    return sorted(folder.glob(".*.part"))
+
+
 def check_writable(folder: Path, *, flag: str = "--out") -> None:
     """Make a folder and see that files can be put there; an error names the folder and the flag that names another."""
     try:

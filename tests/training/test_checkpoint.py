@@ -7,8 +7,10 @@ import io
 import json
 import os
 import pickle
+import signal
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -449,3 +451,50 @@ def test_a_run_without_any_whole_checkpoint_says_so(tmp_path):
         assert not trainer.resume()
         trainer.run()
     assert "manifest.json is missing; there is no other one" in recorder.notices[0]
+
+
+class Twice(Everything):
+    """Sends this process one signal in the middle of a run and another one while the run is saved."""
+
+    def __init__(self, first: signal.Signals, second: signal.Signals) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def turned(self, steps: int) -> None:
+        if steps == 100:
+            os.kill(os.getpid(), self.first)
+
+    def save(self) -> dict[str, Any]:
+        os.kill(os.getpid(), self.second)
+        return super().save()
+
+
+def unheeded(number: int, frame: object) -> None:
+    raise AssertionError(f"signal {number} came through")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)],
+)
+def test_a_second_signal_while_the_run_is_saved_loses_nothing(tmp_path, first, second):
+    before = signal.signal(second, unheeded)
+    config = config_of(**shaped("auto"))
+    recorder = Twice(first, second)
+    try:
+        with Trainer(config, folder=tmp_path, recorder=recorder) as trainer:
+            assert not trainer.run()
+    finally:
+        signal.signal(second, before)
+    assert folders(tmp_path / CHECKPOINTS) == ["000001"]
+    assert newest(tmp_path / CHECKPOINTS).facts["steps"] == 100
+
+
+def test_a_second_ctrl_c_while_the_run_is_saved_leaves_the_checkpoint_before(tmp_path):
+    config = config_of(**shaped("auto"))
+    run(config, tmp_path, stop_at=60)
+    with Trainer(config, folder=tmp_path, recorder=Twice(signal.SIGTERM, signal.SIGINT)) as trainer:
+        assert trainer.resume()
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run()
+    assert folders(tmp_path / CHECKPOINTS) == ["000001"]

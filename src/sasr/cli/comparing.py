@@ -51,6 +51,7 @@ def compare(
     population: int | None = None,
     device: str = "auto",
     environments: int | None = None,
+    max_episode_steps: int | None = None,
     eval_every: int | None = None,
     eval_episodes: int | None = None,
     checkpoint_minutes: float | None = None,
@@ -84,6 +85,7 @@ def compare(
         population: Most seeds in one process; None is as many as fit into memory, or on CPUs as leave no core idle.
         device: cpu, cuda, …; auto takes CUDA where there is one.
         environments: Environments of each seed.
+        max_episode_steps: Steps that episodes are cut after, in place of the environments' own time limits.
         eval_every: Steps between evaluations; 0 is never.
         eval_episodes: Episodes of each seed in an evaluation.
         checkpoint_minutes: Minutes between checkpoints.
@@ -92,7 +94,7 @@ def compare(
         dry_run: Print the cells with an estimate of time and memory from a short trial, and run nothing.
         save: Write the results into a results store.
         save_stopped: The same, and what is stopped too: as far as all seeds of a method came, which pages then say.
-        results: Folder of that store, results/ where this is not given; in it PLAN/TASK/, `compare` for PLAN without one.
+        results: Folder of that store, results/ where this is not given; files are in PLAN/TASK/ there.
         tensorboard: Write TensorBoard events into the runs' folders.
         track: Also tell a service what happens: wandb, which obeys WANDB_MODE=offline.
     """
@@ -104,17 +106,19 @@ def compare(
     given = {"tasks": _listed(tasks), "methods": _listed(methods), "seeds": _seeds(seeds), "steps": steps}
     settings = {
         "environments": environments,
+        "max_episode_steps": max_episode_steps,
         "eval_every": eval_every,
         "eval_episodes": eval_episodes,
         "checkpoint_minutes": checkpoint_minutes,
     }
     wanted = Plan(tuple(_with_flags(_plan(suite, plan, **given).cells, set, settings)))
     cluster = _checked(on, device, track, address, gpus)
-    store = (results or Path("results")) / _named(suite, plan) if save or save_stopped else None
+    home = results or Path("results")
+    store = home / _named(suite, plan) if save or save_stopped else None
     if not dry_run:
         check_writable(out)
         if store is not None:
-            check_store(results)
+            check_store(home)
     means = _Means(on=on, jobs=jobs, threads=threads, population=population, rooms=machine_rooms(device))
     needs = examine_all([cell for cell in wanted.cells if not is_done(Job(cell=cell, out=out))], console)
     # What has begun goes on in the parts it has, on whatever machine: split otherwise, its seeds would begin anew.

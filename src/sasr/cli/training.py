@@ -18,7 +18,7 @@ from sasr.cli.settings import MOST_SEEDS, AllowImport, applied, meanings, shown,
 from sasr.errors import unknown_name
 from sasr.records import curve, success_map
 from sasr.records.console import spread
-from sasr.run import Run, agent_for, default_steps, go_on, start
+from sasr.run import Run, agent_for, clear_up, default_steps, go_on, start
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS, shaper_named
 from sasr.terminal import Terminal
@@ -47,6 +47,7 @@ def train(
     seed: Annotated[int, tyro.conf.arg(help="The first seed; the others follow it.")] = 0,
     steps: Annotated[int | None, tyro.conf.arg(help=_MEANING["steps"] + " None is what suits the task.")] = None,
     environments: Annotated[int, _says("environments")] = TrainConfig.environments,
+    max_episode_steps: Annotated[int | None, _says("max_episode_steps")] = TrainConfig.max_episode_steps,
     workers: Annotated[int | None, _says("workers")] = TrainConfig.workers,
     device: Annotated[str, _says("device")] = TrainConfig.device,
     accelerate: Annotated[Mode, _says("accelerate")] = TrainConfig.accelerate,
@@ -86,6 +87,7 @@ def train(
         seeds=tuple(range(seed, seed + seeds)),
         steps=default_steps(task) if steps is None else steps,
         environments=environments,
+        max_episode_steps=max_episode_steps,
         workers=workers,
         device=device,
         accelerate=accelerate,
@@ -107,6 +109,12 @@ def train(
 def resume(
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="Folder of the run.")],
     *,
+    start_over: Annotated[
+        bool,
+        tyro.conf.arg(
+            help="Begin again at step 0 where no checkpoint is whole; the metrics so far are kept as metrics.1.jsonl."
+        ),
+    ] = False,
     tensorboard: Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")] = True,
     track: Annotated[str, tyro.conf.arg(help=_TRACK)] = "",
     allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
@@ -115,12 +123,15 @@ def resume(
     console, found = Terminal(), Run(run)
     if found.finished and track:
         raise ValueError(f"--track {track}: {run} has taken all its steps, so there is nothing to tell; leave it out")
-    if found.finished:
+    if found.finished and not start_over:
+        clear_up(found)
         console.print(
             f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, markup=False, soft_wrap=True
         )
     else:
-        found = go_on(found, console=console, events=tensorboard, track=track, allow_import=allow_import)
+        found = go_on(
+            found, console=console, events=tensorboard, track=track, allow_import=allow_import, start_over=start_over
+        )
     _tell(found, console)
 
 

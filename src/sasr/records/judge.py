@@ -67,7 +67,9 @@ def judge(
     import_of_run(config.task, allow_import)
     places = min(episodes, _AT_ONCE)
     rounds: list[Evaluation] = []
-    with Population(config.task, seeds=config.seeds, environments=places, workers=workers) as population:
+    with Population(
+        config.task, seeds=config.seeds, environments=places, workers=workers, **config.task_options
+    ) as population:
         for number in range(math.ceil(episodes / places)):
             told = partial(_add, progress, number * places * len(config.seeds)) if progress else None
             stream = f"judge/{seed}/{number}"
@@ -133,7 +135,7 @@ def film(policy: Policy, *, member: int, seed: int = 0, deterministic: bool = Tr
     path = policy.folder.path / f"video-seed-{policy.seeds[member]}.mp4"
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory; it would look for a screen
-    env = make(config.task, render_mode="rgb_array")
+    env = make(config.task, render_mode="rgb_array", **config.task_options)
     try:
         fps = env.metadata.get("render_fps") or 30
         obs, _ = env.reset(seed=stream_seed(policy.seeds[member], f"film/{seed}") % 2**32)

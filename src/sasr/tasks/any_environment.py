@@ -14,6 +14,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
 from sasr.tasks import rendering
@@ -33,6 +34,9 @@ _PLUGINS = ("gymnasium_robotics", "ale_py")  # their ids exist only after an imp
 def make(task: TaskLike, **kwargs: Any) -> Env:
     """Make a task: observations come as one float32 vector (or uint8 image), the reward as the environment has it.
 
+    `kwargs` go to the environment, but for `max_episode_steps`, which cuts episodes there in place of the time limit
+    that the environment is registered with.
+
     >>> make("MountainCar").reset(seed=0)[0].dtype
     dtype('float32')
     """
@@ -42,8 +46,11 @@ def make(task: TaskLike, **kwargs: Any) -> Env:
     if isinstance(found, str):
         return gym.make(found, **kwargs)
     if isinstance(found, EnvSpec):
-        return one_form(Contract(_constructed(found.id, partial(gym.make, found, disable_env_checker=True, **kwargs))))
-    return one_form(Contract(_constructed(task_name(found), partial(found, **kwargs))))
+        build = partial(gym.make, found, disable_env_checker=True, **kwargs)
+        return one_form(Contract(_constructed(found.id, build)))
+    limit = kwargs.pop("max_episode_steps", None)
+    env = Contract(_constructed(task_name(found), partial(found, **kwargs)))
+    return one_form(env if limit is None else TimeLimit(env, limit))
 
 
 def close_environment(env: Env) -> None:

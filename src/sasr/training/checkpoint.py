@@ -77,7 +77,7 @@ def write(folder: Path, parts: Parts, facts: Mapping[str, Any], *, keep: int = 2
         if not _FILE.fullmatch(f"{name}.safetensors"):
             raise ValueError(f"part {name!r} can't be a file; take lower-case letters and underscores")
     folder.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(folder)
+    remove_leftovers(folder)
     path = folder / f"{_last_serial(folder) + 1:06d}"
     partial = path.with_suffix(".partial")
     try:
@@ -185,7 +185,8 @@ def _last_serial(folder: Path) -> int:
     return max((int(path.name) for path in _serials(folder)), default=0)
 
 
-def _remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a process that was killed had half written, or half removed."""
     for path in folder.iterdir():
         if _LEFT.fullmatch(path.name):
             shutil.rmtree(path, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ class TrainConfig:
     """Environment steps of each seed."""
     environments: int = 1
     """Environments of each seed."""
+    max_episode_steps: int | None = None
+    """Steps that an episode is cut after, in place of the environment's own time limit; None leaves that as it is."""
     workers: int | None = None
     """Processes that step the environments; None chooses by cost and cores, 0 steps in this process."""
     device: str = "auto"
@@ -71,6 +74,8 @@ class TrainConfig:
         for name, most in _MOST.items():
             if getattr(self, name) > most:
                 raise ValueError(f"{name}={getattr(self, name)} is more than {most:,}, which no machine can do")
+        if self.max_episode_steps is not None and self.max_episode_steps < 1:
+            raise ValueError(f"max_episode_steps={self.max_episode_steps} must be at least 1; None sets no limit")
         if self.eval_every is not None and self.eval_every < 0:
             raise ValueError(f"eval_every={self.eval_every} must not be negative; 0 never evaluates")
         if not self.checkpoint_minutes >= 0.0:
@@ -92,6 +97,9 @@ class TrainConfig:
         if kind is not None:
             _check_kind("shaper_config", self.shaper_config, kind.config)
         preset_config(self.preset)
+        _check_numbers("", self, infinite=False)
+        _check_numbers("agent.", self.agent_config, infinite=False)
+        _check_numbers("shaper.", self.shaper_config, infinite=True)  # RND's clip may be: then nothing is clipped
         burn_in = getattr(self.agent_config, "burn_in", 0)
         if self.steps < burn_in:
             raise ValueError(
@@ -103,6 +111,11 @@ class TrainConfig:
     def evaluation_period(self) -> int:
         """Steps between evaluations; 0 is never."""
         return max(1_000, self.steps // 50) if self.eval_every is None else self.eval_every
+
+    @property
+    def task_options(self) -> dict[str, Any]:
+        """What `make` is given besides the task."""
+        return {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
 
     @property
     def steps_kept(self) -> int:
@@ -151,6 +164,13 @@ def choose_device(name: str) -> torch.device:
 def _check_kind(name: str, value: Any, kind: type[Any]) -> None:
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} is a {type(value).__name__}, but a {kind.__name__} belongs here")
+
+
+def _check_numbers(part: str, config: Any, *, infinite: bool) -> None:
+    for field in dataclasses.fields(config) if config is not None else ():
+        value = getattr(config, field.name)
+        if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
+            raise ValueError(f"{part}{field.name}={value} is not a finite number")
 
 
 def _read(kind: type[Any], data: Mapping[str, Any]) -> Any:
