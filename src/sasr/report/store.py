@@ -159,7 +159,8 @@ def _name_today(method: str, config: Mapping[str, Any]) -> str:
     """`sasr` and `sac` were trained with the paper's agent until agents had a setting `critic_norm`."""
     first, comma, rest = method.partition(",")
     agent = config.get("agent_config") or {}
-    if not agent or "critic_norm" in agent or config.get("agent") not in ("auto", "sac"):
+    is_papers = bool(agent) and "critic_norm" not in agent and config.get("agent") in ("auto", "sac")
+    if not is_papers or "paper's agent" in method:
         return method
     renamed = {"sac": "sac-paper", "sasr": "sasr, paper's agent"}
     return renamed.get(first, first) + comma + rest

@@ -137,7 +137,7 @@ class TrainConfig:
         """Settings from plain data; unknown names are refused."""
         data = dict(data)
         if data.get("agent_config") is not None:
-            data["agent_config"] = _read(agent_named(data["agent"])[1].config, data["agent_config"])
+            data["agent_config"] = _read_agent(agent_named(data["agent"])[1].config, data["agent_config"])
         kind = shaper_named(data.get("shaper", "sasr"))
         if kind is not None and data.get("shaper_config") is not None:
             data["shaper_config"] = _read(kind.config, data["shaper_config"])
@@ -171,6 +171,16 @@ def _check_numbers(part: str, config: Any, *, infinite: bool) -> None:
         value = getattr(config, field.name)
         if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
             raise ValueError(f"{part}{field.name}={value} is not a finite number")
+
+
+def _read_agent(kind: type[Any], data: Mapping[str, Any]) -> Any:
+    """An agent's settings; all must be there, as a default may mean something else than when they were written."""
+    missing = sorted(set(get_type_hints(kind)) - data.keys())
+    if missing:
+        raise ValueError(
+            f"{kind.__name__} lacks {missing[0]!r}: an older sasr wrote it, whose agent was another; train again"
+        )
+    return _read(kind, data)
 
 
 def _read(kind: type[Any], data: Mapping[str, Any]) -> Any:
