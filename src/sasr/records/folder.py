@@ -103,7 +103,10 @@ class RunFolder:
             raise ValueError(
                 f"{file} has no {missing[0]!r}: the run is half written; delete the folder and train again"
             )
-        return cls(path, facts)
+        try:
+            return cls(path, facts)
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            raise ValueError(f"{file} holds what no run writes ({error}); it was damaged, or changed by hand") from None
 
     @property
     def checkpoints(self) -> Path:

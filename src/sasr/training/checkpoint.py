@@ -188,14 +188,21 @@ def _last_serial(folder: Path) -> int:
 def _remove_leftovers(folder: Path) -> None:
     for path in folder.iterdir():
         if _LEFT.fullmatch(path.name):
-            shutil.rmtree(path, ignore_errors=True)
+            _delete(path)
 
 
 def _remove(path: Path) -> None:
     # Renamed first: removed halfway, it would look like a checkpoint that is damaged. Old ones that stay do no harm.
     with suppress(OSError):
-        old = path.rename(path.with_suffix(".old"))
-        shutil.rmtree(old, ignore_errors=True)
+        _delete(path.rename(path.with_suffix(".old")))
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with suppress(OSError):  # rmtree would wait for who writes to a pipe
+        path.unlink()
 
 
 # ----------------------------------------------------------------------- read
