@@ -138,6 +138,8 @@ def test_an_environment_that_cannot_be_closed_spoils_nothing(
         ("train", "Pendulum-v1", "--preset", "authors", "--shaper", "rnd"),
         ("train", "Pendulum-v1", "--preset", "authors", "--shaper", "none"),
         ("train", "Pendulum-v1", "--seed", "-1"),
+        ("doctor", "Pendulum-v1", "--seed", "-1"),
+        ("doctor", "Pendulum-v1", "--steps", "1000000000000"),
         ("train", "Pendulum-v1", "--seeds", "1000000000000"),
         ("train", "Pendulum-v1", "--steps", "1" + "0" * 40),
         ("train", "Pendulum-v1", "--environments", "1000000000000"),
@@ -147,6 +149,7 @@ def test_an_environment_that_cannot_be_closed_spoils_nothing(
         ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--gpus", "1"),
         ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--on", "inline", "--jobs", "2"),
         ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--results", "elsewhere"),
+        ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--final-episodes", "1000000000000"),
         ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--seeds", "1000000000000"),
     ],
     ids=" ".join,
@@ -159,6 +162,13 @@ def test_flags_that_contradict_or_ask_too_much_are_refused_by_name(
     assert code == 2
     assert words[-2].strip("-").replace("-", "_") in output.replace("-", "_")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_argument_with_control_characters_is_shown_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = run(capsys, "tasks", "--\x1b[2Jsteps")
+    assert code == 2
+    assert r"--\x1b[2Jsteps" in output
+    assert "\x1b" not in output
 
 
 def test_a_finished_run_has_nothing_to_track(kept_run: sasr.Run, capsys: pytest.CaptureFixture[str]) -> None:

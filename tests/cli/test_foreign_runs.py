@@ -81,3 +81,19 @@ def test_names_in_a_run_folder_do_not_steer_the_terminal(
         assert "\x1b" not in output
         assert "Traceback" not in output
         assert code == (0 if command == "report" else 2)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"discount": "x"}, {"steps": 1.5}, {"seeds": [0, "1"]}, {"agent_config": {"hidden": [[8]]}}, {"agent_config": 3}],
+    ids=str,
+)
+def test_a_setting_of_another_type_is_named(
+    setting: dict, copied: Path, change_config: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    change_config(**setting)
+    for command in ("eval", "resume"):
+        code, output = run(capsys, command, str(copied))
+        assert code == 2
+        assert "changed by hand" in output
+        assert "--debug" not in output

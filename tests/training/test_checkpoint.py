@@ -266,6 +266,19 @@ def test_a_checkpoint_that_is_a_link_is_named(tmp_path):
         newest(tmp_path / "linked")
 
 
+def test_a_pipe_where_a_checkpoint_belongs_keeps_nobody_waiting(tmp_path):
+    write(tmp_path, parts_of(), {"steps": 1})
+    for name in ("000002", "000003.partial", "000003.broken"):
+        os.mkfifo(tmp_path / name)
+    problems: list[str] = []
+    found = newest(tmp_path, lambda path, reason: problems.append(path.name))
+    assert found.facts["steps"] == 1
+    assert problems == ["000003.partial", "000002"]
+    checkpoint.retire(tmp_path / "000002")
+    write(tmp_path, parts_of(), {"steps": 2}, keep=1)
+    assert folders(tmp_path) == ["000002"]
+
+
 def test_a_newer_format_is_refused_and_nothing_older_is_taken(tmp_path):
     write(tmp_path, parts_of(), {})
     rewrite_manifest(write(tmp_path, parts_of(), {}), format=checkpoint.FORMAT + 1, sasr="9.0")

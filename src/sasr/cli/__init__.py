@@ -15,8 +15,9 @@ from rich.text import Text
 
 from sasr import __version__
 from sasr.errors import unknown_name
-from sasr.terminal import Terminal
+from sasr.terminal import Terminal, harmless
 
+_LONGEST = 2_000  # characters of a message: it may quote what was found in a file
 PLAIN = (ValueError, TypeError, LookupError, ImportError, OSError)
 """Errors whose message says all: what is wrong, and what to do."""
 
@@ -87,6 +88,9 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
+    for word in words:
+        if harmless(word) != word:
+            raise ValueError(f"the argument {word} has control characters in it; leave them out")
     name, rest = (words[0], words[1:]) if words else ("--help", [])
     if name in ("-h", "--help"):
         _show_help()
@@ -125,7 +129,7 @@ def _in_one_line(error: Exception) -> str:
     # str() of a KeyError has quotes around it, and str() of a system's error has more than its first argument.
     message = str(error) if isinstance(error, OSError) else str(error.args[0] if error.args else "")
     line, _, more = message.partition("\n\nThe worker's traceback:")
-    line = " ".join(line.splitlines())
+    line = " ".join(line.splitlines())[:_LONGEST]
     if isinstance(error, PLAIN) and line:
         return line
     if not more:

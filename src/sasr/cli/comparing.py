@@ -26,6 +26,7 @@ from sasr.experiments.values import literal
 from sasr.files import check_writable
 from sasr.records import tracking
 from sasr.records.folder import command_line, commit_here
+from sasr.records.judge import MOST_EPISODES
 from sasr.report.store import check_store, slug
 from sasr.tasks.vector import cores
 from sasr.terminal import Terminal
@@ -102,6 +103,8 @@ def compare(
     _check_needed(on, address=address, gpus=gpus, jobs=jobs)
     if results is not None and not (save or save_stopped):
         raise ValueError(f"--results {results} is where --save writes to; add --save, or leave it out")
+    if final_episodes > MOST_EPISODES:
+        raise ValueError(f"--final-episodes {final_episodes} is more than {MOST_EPISODES:,}")
     _check_numbers(final_episodes=final_episodes, jobs=jobs, threads=threads, population=population)
     given = {"tasks": _listed(tasks), "methods": _listed(methods), "seeds": _seeds(seeds), "steps": steps}
     settings = {

@@ -84,7 +84,12 @@ class RunFolder:
         if not path.is_dir():
             raise FileNotFoundError(f"there is no run in {path}{_near(path)}")
         _check_entries(path)
-        return cls(path, read_facts(path))
+        facts = read_facts(path)
+        try:
+            return cls(path, facts)
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            message = f"{path / CONFIG} holds what no run writes ({error}); it was damaged, or changed by hand"
+            raise ValueError(message) from None
 
     @property
     def checkpoints(self) -> Path:

@@ -27,6 +27,7 @@ from sasr.tasks.vector import Population
 from sasr.training.evaluate import Evaluation, evaluate
 
 NAME = "eval.json"
+MOST_EPISODES = 1_000_000
 INSTALL = 'films need imageio and ffmpeg: pip install "sasr[video]"'
 _AT_ONCE = 10  # environments of each member; every one may be a simulator with its own memory
 
@@ -61,8 +62,8 @@ def judge(
         progress: Told the number of episodes that have ended, over all members.
         allow_import: Modules that the run's task may come from, though they are not installed.
     """
-    if episodes < 1:
-        raise ValueError(f"episodes={episodes} must be at least 1")
+    if not 1 <= episodes <= MOST_EPISODES:
+        raise ValueError(f"episodes={episodes} must be at least 1 and at most {MOST_EPISODES:,}")
     config = policy.folder.config
     import_of_run(config.task, allow_import)
     places = min(episodes, _AT_ONCE)

@@ -51,7 +51,8 @@ def from_run(folder: str | Path) -> Result:
     final = _final(place / FINAL)
     taken = max((event["step"] for event in events), default=0)
     seeds = [_seed(seed, events, of, taken, final.get(seed, {})) for seed in planned]
-    clocks = [float(event["seconds"]) for event in events if event["kind"] == "clock" and event.get("seconds")]
+    told = [logged(event.get("seconds")) for event in events if event["kind"] == "clock"]
+    clocks = [seconds for seconds in told if math.isfinite(seconds)]
     peaks = [own for event in events if math.isfinite(own := logged(event.get("peak_memory_bytes")))]
     return Result(
         task=_short(str(config["task"])),

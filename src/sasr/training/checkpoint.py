@@ -189,14 +189,21 @@ def remove_leftovers(folder: Path) -> None:
     """Remove what a process that was killed had half written, or half removed."""
     for path in folder.iterdir():
         if _LEFT.fullmatch(path.name):
-            shutil.rmtree(path, ignore_errors=True)
+            _delete(path)
 
 
 def _remove(path: Path) -> None:
     # Renamed first: removed halfway, it would look like a checkpoint that is damaged. Old ones that stay do no harm.
     with suppress(OSError):
-        old = path.rename(path.with_suffix(".old"))
-        shutil.rmtree(old, ignore_errors=True)
+        _delete(path.rename(path.with_suffix(".old")))
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with suppress(OSError):  # rmtree would wait for who writes to a pipe
+        path.unlink()
 
 
 # ----------------------------------------------------------------------- read

@@ -7,7 +7,7 @@ import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 
@@ -189,11 +189,27 @@ def _read(kind: type[Any], data: Mapping[str, Any]) -> Any:
     unknown = sorted(data.keys() - hints.keys())
     if unknown:
         raise ValueError(f"{kind.__name__} has no setting {unknown[0]!r}; it was written by another version of sasr")
-    return kind(**{name: _restored(value, hints[name]) for name, value in data.items()})
+    return kind(**{name: _restored(name, value, hints[name]) for name, value in data.items()})
 
 
-def _restored(value: Any, hint: Any) -> Any:
+def _restored(name: str, value: Any, hint: Any) -> Any:
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     if isinstance(value, dict) and LinearSchedule in options:
         return LinearSchedule(**value)
-    return tuple(value) if isinstance(value, list) else value
+    value = tuple(value) if isinstance(value, list) else value
+    if not any(_fits(value, option) for option in options):
+        raise ValueError(f"{name}={str(value)[:80]!r} is no value of this setting; it was damaged, or changed by hand")
+    return value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value that JSON gave is of a type."""
+    if kind is Any:
+        return True
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_fits(own, get_args(kind)[0]) for own in value)
+    if kind in (int, float):
+        return isinstance(value, int | kind) and not isinstance(value, bool)
+    return not isinstance(kind, type) or isinstance(value, kind)
