@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from pages.analysis import Along, Analysis
 from pages.guard import RIVALS, duel_table, duels, guard_table
 from pages.markdown import Block, Blocks, Picture, details, digest, picture, table
 from pages.pictures import ablation, along_feature, chances, changes, in_training, over_authors, visits
-from pages.rows import DEFAULT, Row, best_mean, interval, marks, marks_explained, method_table, rows_of, sources
+from pages.rows import BASE, DEFAULT, Row, best_mean, interval, marks, marks_explained, method_table, rows_of, sources
 from pages.store import Store, methods_of
 from sasr.experiments.method import Method
 from sasr.experiments.plan_file import read_suite, suites
@@ -24,9 +24,7 @@ from sasr.report.summary import cells_of, summarise
 from sasr.report.tables import Entry, Table, area_entry, cost_table, digits_for, final_entry, table_by_task
 from sasr.tasks.catalogue import BY_NAME
 
-BASE = "sac"
-"""The method that others are compared with: the plain agent."""
-BOUND = "sac, time limits terminal"
+BOUND = f"{BASE}, time limits terminal"
 """The plain agent as the released code has it: a time limit is taken for the task's end."""
 ABLATIONS = tuple(name for name in sorted(suites(), key=lambda name: suites()[name]) if name.startswith("ablation-"))
 """In the paper's order."""
@@ -251,7 +249,7 @@ def _run_elsewhere(name: str, groups: Mapping[str, Collection]) -> list[Result]:
         for result in group.results:
             if result.method in same and (result.task, result.steps) in lacking:
                 note = f"run as `{result.method}`, which has the same settings"
-                renamed = dataclasses.replace(result, method=first.name, notes=(*result.notes, note))
+                renamed = replace(result, method=first.name, notes=(*result.notes, note))
                 taken.setdefault(result.task, renamed)
     return list(taken.values())
 
@@ -308,7 +306,7 @@ def _with_paper(final: Table, paper: Mapping[str, Any]) -> Table:
             digits = digits_for(max(abs(mean) for mean, _ in paper[task].values()))
             entries = (Entry(float(mean), float(error), digits=digits) for mean, error in figures)
             rows.append((Entry(f"{task}, paper"), *entries))
-    return dataclasses.replace(final, rows=tuple(rows))
+    return replace(final, rows=tuple(rows))
 
 
 def _costs(store: Store) -> Makers:
@@ -332,7 +330,10 @@ def _costs(store: Store) -> Makers:
 
 def _beside(title: str, store: Store, suite: str, what: str, base: str, paper: Figures) -> Block:
     """A table by tasks with our row, where there is one, above the paper's."""
-    group = store.groups[suite]
+    # Cost tables are the paper's, and so are their names: what was measured had the paper's agent.
+    names = {DEFAULT: "sasr", BASE: "sac"}
+    measured = store.groups[suite].results
+    group = Collection([replace(result, method=names.get(result.method, result.method)) for result in measured])
     order = list(_suite(suite))
     ours: dict[str, dict[str, Entry]] = {}
     notes: tuple[str, ...] = (f"Not measured here yet: `sasr compare {suite}`.",)

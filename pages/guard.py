@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
-from pages.rows import DEFAULT, Row, chance, interval
+from pages.rows import BASE, DEFAULT, Row, chance, interval
 from sasr.report import stats
 from sasr.report.collect import Collection
 from sasr.report.stats import Estimate
@@ -16,7 +16,7 @@ from sasr.report.tables import Entry, Table
 from sasr.shaping.presets import PRESETS
 from sasr.tasks.catalogue import BY_NAME
 
-RIVALS = {"sac": "plain SAC", "sasr-authors": "the released code's settings"}
+RIVALS = {BASE: "plain SAC", "sasr-authors": "the released code's settings"}
 """What the default must not be worse than, and what it should mostly be better than."""
 ALL = "all of the catalogue"
 """The last line; a task of another origin may be one of these under another name and would weigh twice."""

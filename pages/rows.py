@@ -12,7 +12,7 @@ import numpy as np
 from sasr.experiments.plan import seeds_in_words
 from sasr.report import stats
 from sasr.report.collect import Collection
-from sasr.report.reference import Reference, like
+from sasr.report.reference import Reference, family, like
 from sasr.report.stats import Estimate
 from sasr.report.store import Result
 from sasr.report.summary import NOTHING, Cell, cells_of
@@ -20,8 +20,8 @@ from sasr.report.tables import Entry, Table, digits_for
 
 FINAL, TRAINED, AUTHORS = "final, mean ± s.e.", "in training, last tenth", "authors' curve there"
 """Headings of columns."""
-DEFAULT = "sasr"
-"""The method that everything here is about."""
+DEFAULT, BASE = "sasr, paper's agent", "sac-paper"
+"""The method that the pages are about, and plain SAC with the same agent: `sasr` and `sac` have no ten seeds yet."""
 
 
 class Row(NamedTuple):
@@ -232,8 +232,7 @@ def _origin(result: Result) -> str:
 
 def _like_paper(method: str, paper: Mapping[str, float]) -> float:
     """The paper's figure for a method, its presets and its variants counting as the method."""
-    base = method.split("-")[0]
-    return paper.get(method, paper.get(base, math.nan) if base == DEFAULT else math.nan)
+    return paper.get(method, paper.get(family(method), math.nan))
 
 
 def _last_tenth(result: Result, digits: int) -> Entry:

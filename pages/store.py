@@ -85,7 +85,7 @@ def takes_apart(plan: Plan) -> bool:
     """Whether a plan's own methods are all variants of its first one, a SASR; others add to the comparison."""
     first, *others = methods_of(plan).values()
     variants = [method for method in others if method.name not in built_in_methods()]
-    alike = all((method.shaper, method.agent) == (first.shaper, first.agent) for method in variants)
+    alike = all(method.shaper == first.shaper for method in variants)
     return first.shaper == "sasr" and bool(variants) and alike
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -134,18 +135,69 @@ def test_what_a_killed_run_recorded_after_its_checkpoint_is_recorded_once(tmp_pa
     assert told(sasr.resume(killed, progress=False, events=False)) == told(whole)
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_anew(tmp_path: Path) -> None:
-    whole = train(tmp_path / "whole")
+def killed_at(step: int, out: Path, **changes: Any) -> Path:
+    """A run's folder as a kill leaves it."""
 
     def die() -> None:
         raise StopError
 
     with pytest.MonkeyPatch.context() as patch:
-        cut_at(70, die)(patch)
+        cut_at(step, die)(patch)
         with pytest.raises(StopError):
-            train(tmp_path / "killed")
-    resumed = sasr.resume(tmp_path / "killed", progress=False, events=False)
+            train(out, **changes)
+    return out
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_over_only_when_asked(tmp_path: Path) -> None:
+    whole = train(tmp_path / "whole")
+    killed = killed_at(70, tmp_path / "killed")
+    history = (killed / "metrics.jsonl").read_bytes()
+    with pytest.raises(ValueError, match=r"metrics of 60 steps; .*: sasr resume .*killed --start-over"):
+        sasr.resume(killed, progress=False, events=False)
+    assert (killed / "metrics.jsonl").read_bytes() == history
+    resumed = sasr.resume(killed, progress=False, events=False, start_over=True)
     assert told(resumed) == told(whole)
+    assert (killed / "metrics.1.jsonl").read_bytes().startswith(history)
+
+
+def test_a_run_killed_in_its_first_step_starts_again_unasked(tmp_path: Path) -> None:
+    killed = killed_at(1, tmp_path / "killed", log_every=10)
+    assert sasr.resume(killed, progress=False, events=False).finished
+    assert not (killed / "metrics.1.jsonl").exists()
+
+
+def test_what_a_finished_run_was_killed_over_is_cleared_up(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    (run.folder / "checkpoints" / "000000.old").mkdir()
+    (run.folder / ".curve.png.7.part").touch()
+    (run.folder / "curve.png").unlink(missing_ok=True)
+    runs.clear_up(run)
+    assert [path.name for path in (run.folder / "checkpoints").iterdir()] == ["000001"]
+    assert {path.name for path in run.folder.iterdir()} >= {"config.json", "metrics.jsonl", "curve.png"}
+    assert not list(run.folder.glob(".*"))
+    assert run.finished
+
+
+def test_a_finished_run_whose_checkpoints_are_gone_keeps_its_history(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    history = (run.folder / "metrics.jsonl").read_bytes()
+    shutil.rmtree(run.folder / "checkpoints")
+    with pytest.raises(ValueError, match="--start-over"):
+        sasr.resume(run, progress=False, events=False)
+    assert (run.folder / "metrics.jsonl").read_bytes() == history
+
+
+def test_why_no_checkpoint_can_be_used_is_told_with_the_refusal(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    (run.folder / "checkpoints" / "000001" / "agent.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"000001 can't be used: agent.safetensors is missing.*--start-over"):
+        sasr.resume(run, progress=False, events=False)
+
+
+def test_a_run_with_a_whole_checkpoint_does_not_start_over(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    with pytest.raises(ValueError, match="has a whole checkpoint, after 120 steps"):
+        sasr.resume(run, progress=False, events=False, start_over=True)
 
 
 def test_sasr_given_as_an_object_is_the_one_used_and_resumes_by_its_settings(tmp_path: Path) -> None:

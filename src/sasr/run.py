@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,23 @@ from rich.console import Console
 
 from sasr.agents.registry import AGENTS, agent_named
 from sasr.errors import unknown_name
+from sasr.files import remove_leftovers
 from sasr.records import curve, success_map, tensorboard, tracking
 from sasr.records.console import ConsoleView
 from sasr.records.curve import Curve
-from sasr.records.folder import RunFolder, check_free, default_place
+from sasr.records.folder import COPY, ConfigCopy, RunFolder, check_free, default_place
 from sasr.records.many import ClosingRecorder, Many
-from sasr.records.metrics import Event, Kind, MetricsFile, read_metrics
+from sasr.records.metrics import HISTORY, Event, Kind, MetricsFile, free_place, read_metrics, recorded_steps
 from sasr.records.policy import Policy, load_policy
 from sasr.records.success_map import SuccessMap
 from sasr.records.tensorboard import TensorBoard
 from sasr.shaping.base import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.tasks import make
+from sasr.tasks.any_environment import close_environment
 from sasr.tasks.catalogue import VARIANTS, full_id
+from sasr.tasks.modules import import_of_run
+from sasr.terminal import Terminal
 from sasr.training import checkpoint
 from sasr.training.config import TrainConfig
 from sasr.training.trainer import Trainer
@@ -45,8 +49,10 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all steps have been taken and saved: a run may be killed between the last one and its checkpoint."""
-        saved = checkpoint.newest(self._opened.checkpoints)
-        return saved is not None and int(saved.facts["steps"]) >= self.config.steps
+        saved = checkpoint.newest(self._opened.checkpoints, use=checkpoint.steps_of)
+        if saved is None or saved.facts.get("evaluation_due", False):
+            return False
+        return checkpoint.steps_of(saved) >= self.config.steps
 
     def metrics(self, *kinds: Kind) -> list[Event]:
         """Everything that was recorded, in order, or what is of some kinds."""
@@ -112,22 +118,35 @@ def train(
         device=device,
         **settings,
     )
-    return start(config, out=out, shaper=own, console=Console() if progress else None, events=events)
+    return start(config, out=out, shaper=own, console=Terminal() if progress else None, events=events)
 
 
 def resume(
-    run: str | Path | Run, *, shaper: RewardShaper | None = None, progress: bool = True, events: bool = True
+    run: str | Path | Run,
+    *,
+    shaper: RewardShaper | None = None,
+    progress: bool = True,
+    events: bool = True,
+    allow_import: Sequence[str] = (),
+    start_over: bool = False,
 ) -> Run:
-    """Go on with a run from its newest whole checkpoint, or from the start where it has none yet.
+    """Go on with a run from its newest whole checkpoint.
 
     Args:
         run: The run or its folder.
         shaper: A new shaper of the kind the run was trained with, where that was your own.
         progress: Show how the run goes.
         events: Write TensorBoard events.
+        allow_import: Modules that the run's task may come from, though they are not installed.
+        start_over: Begin again at step 0 where no checkpoint is whole; the metrics so far are kept beside.
     """
     return go_on(
-        run if isinstance(run, Run) else Run(run), shaper=shaper, console=Console() if progress else None, events=events
+        run if isinstance(run, Run) else Run(run),
+        shaper=shaper,
+        console=Terminal() if progress else None,
+        events=events,
+        allow_import=allow_import,
+        start_over=start_over,
     )
 
 
@@ -177,21 +196,51 @@ def go_on(
     console: Console | None = None,
     events: bool = True,
     track: str = "",
+    allow_import: Sequence[str] = (),
+    start_over: bool = False,
 ) -> Run:
     """`resume` with a console of the caller's, or none."""
+    import_of_run(run.config.task, allow_import)
     recorder = _recorder(run.folder, console=console, events=events, track=track)
     with Trainer(run.config, folder=run.folder, recorder=recorder, shaper=shaper) as trainer:
-        if not trainer.resume():
+        resumed = trainer.resume()
+        if resumed and start_over:
+            raise ValueError(
+                f"{run.folder} has a whole checkpoint, after {trainer.loop.steps:,} steps: resume it without "
+                "--start-over, or train anew in another folder"
+            )
+        if not resumed:
+            if not start_over:
+                _check_nothing_is_lost(run, trainer.news)
             recorder.load({})
         return _turn(trainer, run._opened, recorder)
+
+
+def clear_up(run: Run) -> None:
+    """Do what a finished run had left to do, where it was killed right behind its last checkpoint."""
+    checkpoint.remove_leftovers(run._opened.checkpoints)
+    remove_leftovers(run.folder)
+    if not (run.folder / curve.NAME).exists():
+        _draw(run._opened, warnings.warn)
+
+
+def _check_nothing_is_lost(run: Run, problems: Sequence[str]) -> None:
+    steps = recorded_steps(run.folder, *HISTORY)
+    if steps:
+        why = f" ({'; '.join(problems)})" if problems else ""
+        raise ValueError(
+            f"{run.folder} has no whole checkpoint to go on from{why}, but metrics of {steps:,} steps; to begin again "
+            f"at step 0: sasr resume {run.folder} --start-over, which keeps them as "
+            f"{free_place(run.folder).name}"
+        )
 
 
 def _turn(trainer: Trainer, folder: RunFolder, recorder: Many) -> Run:
     try:
         trainer.run()
+        _draw(folder, lambda text: recorder.notice(trainer.loop.steps, text))
     finally:
         recorder.close(trainer.loop.steps)
-    _draw(folder)
     return Run(folder)
 
 
@@ -199,6 +248,7 @@ def _recorder(path: Path, *, console: Console | None, events: bool, track: str =
     """Metrics first: the others read them when a run goes on."""
     view = ConsoleView(path, console=console) if console else None
     recorders: dict[str, ClosingRecorder] = {"metrics": MetricsFile(path, warn=view.warn if view else warnings.warn)}
+    recorders[COPY] = ConfigCopy(path)
     if view:
         recorders["console"] = view
     recorders["success_map"] = SuccessMap(path)
@@ -215,16 +265,28 @@ def _recorder(path: Path, *, console: Console | None, events: bool, track: str =
     return many
 
 
-def _draw(folder: RunFolder) -> None:
+def _draw(folder: RunFolder, warn: Callable[[str], None]) -> None:
+    """The run is done and saved; a picture that can't be drawn is only told."""
     if not curve.available():
         return
+    for name, draw in ((curve.NAME, _draw_curve), (success_map.PICTURE, _draw_maps)):
+        try:
+            draw(folder)
+        except Exception as error:
+            warn(f"{name} was not drawn ({type(error).__name__}: {error})")
+
+
+def _draw_curve(folder: RunFolder) -> None:
     config = folder.config
     shaper = f"{config.shaper} ({config.preset})" if config.shaper == "sasr" else config.shaper
     curve.draw_curve(folder.path, title=f"{config.task}: {config.agent}, shaper {shaper}", members=len(config.seeds))
-    variant = VARIANTS.get(full_id(config.task))
+
+
+def _draw_maps(folder: RunFolder) -> None:
+    variant = VARIANTS.get(full_id(folder.config.task))
     success_map.draw_maps(
         folder.path,
-        title=f"{config.task}: success rate as SASR sees it",
+        title=f"{folder.config.task}: success rate as SASR sees it",
         axes=dict(enumerate(variant.axes)) if variant else None,
     )
 
@@ -252,7 +314,7 @@ def agent_for(task: str, agent: str) -> str:
     try:
         return agent_named(agent, env.action_space)[0]
     finally:
-        env.close()
+        close_environment(env)
 
 
 def default_steps(task: str) -> int:

@@ -122,6 +122,51 @@ def test_terminated_ends_the_return_and_truncated_does_not() -> None:
     assert going.abs().min() > 0
 
 
+def test_the_value_after_n_steps_has_the_discount_of_as_many() -> None:
+    agent = make_agent()
+    batch, _ = make_data(1, 0)
+    noise = agent.draw_noise(B)
+    one_step = agent.bootstrap(batch, noise)
+    discount = torch.linspace(0.5, 1.0, B)[None]
+    torch.testing.assert_close(agent.bootstrap(batch._replace(discount=discount), noise), one_step * discount / 0.99)
+
+
+def test_observations_of_any_scale_are_the_same_to_the_networks() -> None:
+    scale, shift = torch.tensor([1e4, 1.0, 1e-2, 5.0, 100.0]), torch.tensor([1e5, -3.0, 0.1, 0.0, 7.0])
+    plain, scaled = make_agent(), make_agent()
+    for t in range(20):
+        batch, bonus = make_data(1, t)
+        if t == 0:  # statistics of what is learned from come first
+            plain.normaliser.update(batch.obs)
+            scaled.normaliser.update(batch.obs * scale + shift)
+        noise = plain.draw_noise(B)
+        plain.update(batch, bonus, noise)
+        other = batch._replace(obs=batch.obs * scale + shift, next_obs=batch.next_obs * scale + shift)
+        scaled.update(other, bonus, noise)
+    obs = torch.randn(1, 50, K, generator=torch.Generator().manual_seed(0))
+    ours, theirs = plain.act(obs, deterministic=True), scaled.act(obs * scale + shift, deterministic=True)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0.05)
+
+
+def test_the_papers_settings_are_its_table() -> None:
+    paper = SacConfig.paper()
+    table = {"actor_lr": 3e-4, "critic_lr": 1e-3, "temperature_lr": 1e-4, "batch_size": 256, "hidden": (256, 256)}
+    assert {name: getattr(paper, name) for name in table} == table
+    assert (paper.critic_norm, paper.normalise_observations, paper.n_step) == ("none", False, 1)
+    agent = make_agent(config=SacConfig.paper(hidden=(16, 16)))
+    assert agent.normaliser is None
+    assert not any("normaliser" in key for key in agent.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"critic_norm": "layers"}, "did you mean 'layer'"), ({"n_step": 0}, "n_step=0 must be at least 1")],
+)
+def test_settings_that_can_not_be_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SacConfig(**settings)
+
+
 def test_a_ruined_value_behind_a_termination_is_never_looked_at() -> None:
     agent = make_agent()
     batch, _ = make_data(1, 0)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -158,6 +159,7 @@ def test_a_run_folder_that_exists_is_half_written_or_newer_is_one_clear_line(
     whole = file.read_text()
     said = [run(capsys, "train", "Pendulum-v1", *flags)]
     file.write_text(whole[:100])
+    shutil.rmtree(folder / "checkpoints")
     said.append(run(capsys, "resume", str(folder)))
     file.write_text(json.dumps(json.loads(whole) | {"format": 99}))
     said.append(run(capsys, "eval", str(folder)))

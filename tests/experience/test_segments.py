@@ -43,6 +43,30 @@ def test_a_reward_on_the_last_allowed_step_is_a_success() -> None:
     assert play(make("segments", max_steps=2), [0, 1]) == [(True, [0, 1])]
 
 
+def test_the_papers_rule_takes_whole_episodes_while_rewards_only_come_at_their_end() -> None:
+    ends = {2: "terminated", 5: "truncated", 8: "terminated"}
+    rewards = [0, 0, 1, 0, 0, 0, 0, 0, 1]
+    assert play(make("paper", max_steps=2), rewards, ends=ends) == play(make("episode"), rewards, ends=ends)
+
+
+def test_the_papers_rule_cuts_at_rewards_once_an_episode_went_on_after_one() -> None:
+    rewards, ends = [0, 0, 1, 0, 0, 1, 0, 0, 0, 0], {2: "terminated", 8: "truncated"}
+    found = play(make("paper", max_steps=3), rewards, ends=ends)
+    assert found == [(True, [0, 1, 2]), (True, [3, 4, 5]), (False, [6, 7, 8])]
+
+
+def test_the_papers_rule_is_each_seeds_own_and_survives_save_and_load() -> None:
+    segmenter = make("paper", members=2)
+    step = make_step(torch.zeros(2, 1, 1))
+    segmenter.add(step._replace(reward=torch.tensor([[1.0], [0.0]])), torch.zeros(2, 1, 1))
+    restored = make("paper", members=2)
+    restored.load_state_dict(segmenter.state_dict())
+    closed = restored.add(step._replace(reward=torch.ones(2, 1), truncated=torch.tensor([[False], [True]])), step.obs)
+    assert [(segment.member, len(segment.steps)) for segment in closed] == [(0, 1), (1, 2)]
+    closed = restored.add(step._replace(reward=torch.tensor([[1.0], [0.0]])), step.obs)
+    assert [segment.member for segment in closed] == [0]
+
+
 def test_the_released_codes_rule() -> None:
     """A success ends with the first zero after positives, that step included; costs do not end it."""
     found = play(make("authors"), [0, 1, 1, 0, 0, 0], ends={5: "truncated"})
@@ -72,7 +96,7 @@ def test_the_authors_rule_equals_a_plain_rewriting_of_their_loop(steps: list[tup
 
 @settings(max_examples=30, deadline=None)
 @given(
-    rule=st.sampled_from(["episode", "segments", "authors"]),
+    rule=st.sampled_from(["episode", "segments", "paper", "authors"]),
     steps=st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.booleans()), min_size=1, max_size=150),
 )
 def test_every_step_is_in_exactly_one_segment(rule: str, steps: list[tuple[float, bool]]) -> None:
@@ -118,7 +142,7 @@ def test_threshold_for_tasks_whose_reward_is_minus_one_and_zero() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(
-    rule=st.sampled_from(["episode", "segments", "authors"]),
+    rule=st.sampled_from(["episode", "segments", "paper", "authors"]),
     rewards=st.lists(st.sampled_from([0.0, 0.0, 0.0, 1.0]), min_size=1, max_size=80),
     cut=st.integers(1, 20),
 )

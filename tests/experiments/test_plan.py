@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sasr.agents import SacConfig
 from sasr.agents.registry import AGENTS
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.experiments import Cell, Method, Plan, built_in_methods
 from sasr.experiments.plan import changed, grid
 from sasr.experiments.plan_file import parse_plan, read_suite, suites
+from sasr.run import complete
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.registry import SHAPERS
 
@@ -29,6 +31,14 @@ def test_every_shaper_preset_and_agent_is_a_method() -> None:
     for name, method in found.items():
         config = method.config("MountainCar", seeds=(0,), steps=6000)
         assert config.shaper == (name.split("-")[0] if name.split("-")[0] in SHAPERS else "none")
+
+
+def test_presets_of_sasr_that_are_the_papers_train_the_papers_agent() -> None:
+    found = built_in_methods()
+    for name in ("sasr-paper", "sasr-authors", "sac-paper"):
+        config = complete(found[name].config("MountainCar", seeds=(0,), steps=6000))
+        assert config.agent_config == SacConfig.paper()
+    assert complete(found["sasr"].config("MountainCar", seeds=(0,), steps=6000)).agent_config == SacConfig()
 
 
 def test_an_id_depends_on_the_content_alone() -> None:

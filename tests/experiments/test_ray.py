@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import socketserver
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -155,3 +157,53 @@ def test_without_ray_the_line_to_install_it_is_told(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ImportError, match=r'pip install "sasr\[cluster\]"'):
         OnRay()
     assert INSTALL.endswith('pip install "sasr[cluster]"')
+
+
+LISTENING = """
+import os, sys
+from pathlib import Path
+from sasr.experiments.runners.ray import OnRay
+
+def family(own):
+    parents = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = {own}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+def sockets(process):
+    try:
+        return [os.readlink(handle) for handle in Path(f"/proc/{process}/fd").iterdir()]
+    except OSError:
+        return []
+
+runner = OnRay()
+runner.check([])
+own = {socket for process in family(os.getpid()) for socket in sockets(process)}
+for table in ("tcp", "tcp6"):
+    for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and f"socket:[{words[9]}]" in own:
+            print("listens", words[1].rpartition(":")[0])
+runner.close()
+"""
+LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's table of sockets")
+def test_a_ray_of_this_machine_listens_on_loopback_alone() -> None:
+    pytest.importorskip("ray")
+    path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    ran = subprocess.run(
+        [sys.executable, "-c", LISTENING], env=own | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=120
+    )
+    places = {line.split()[1] for line in ran.stdout.splitlines() if line.startswith("listens")}
+    assert places, ran.stderr
+    assert places <= LOOPBACK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from sasr.experiments.runners.inline import Inline
 from sasr.experiments.runners.pool import Pool, Room
 from sasr.experiments.runners.protocol import State
 from sasr.report.store import read_results
+from sasr.run import start
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
 
@@ -75,10 +77,47 @@ def test_what_is_done_stays_done_and_is_judged_again_only_for_more_episodes(inli
 def test_a_cell_that_was_killed_before_it_had_settings_starts_anew(tmp_path: Path) -> None:
     (job,) = jobs(tmp_path, cells(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
     job.folder.mkdir(parents=True)
-    (job.folder / ".config.json.part").write_text("{")
+    (job.folder / ".config.json.7.part").write_text("{")
     grid = Grid([job])
     grid.run(Inline())
     assert len(grid.of("done")) == 1
+
+
+def test_a_cell_that_was_killed_before_its_first_checkpoint_starts_anew(tmp_path: Path) -> None:
+    (job,) = jobs(tmp_path, cells(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
+    begun = start(job.cell.config(device="cpu", workers=0), out=job.folder, events=False)
+    shutil.rmtree(begun.folder / "checkpoints")
+    lines = (begun.folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (begun.folder / "metrics.jsonl").write_text("".join(line for line in lines if json.loads(line)["step"] <= 50))
+    grid = Grid([job])
+    grid.run(Inline())
+    assert len(grid.of("done")) == 1
+    assert (job.folder / "metrics.1.jsonl").exists()
+
+
+@pytest.mark.parametrize("lost", [["checkpoints"], ["checkpoints/*/manifest.json"], ["checkpoints", "config.json"]])
+def test_a_grid_never_erases_a_run(lost: list[str], tmp_path: Path) -> None:
+    (job,) = jobs(tmp_path, cells(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
+    begun = start(job.cell.config(device="cpu", workers=0), out=job.folder, events=False)
+    history = (begun.folder / "metrics.jsonl").read_bytes()
+    for path in [path for pattern in lost for path in begun.folder.glob(pattern)]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    grid = Grid([job])
+    grid.run(Inline())
+    assert len(grid.of("failed")) == 1
+    assert (begun.folder / "metrics.jsonl").read_bytes() == history
+
+
+def test_a_cell_whose_settings_were_damaged_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    (job,) = jobs(tmp_path, cells(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
+    start(job.cell.config(device="cpu", workers=0), out=job.folder, events=False)
+    history = (job.folder / "metrics.jsonl").read_bytes()
+    (job.folder / "config.json").write_text("{")
+    grid = Grid([job])
+    with pytest.warns(UserWarning, match="restored from checkpoint"):
+        grid.run(Inline())
+    assert len(grid.of("done")) == 1
+    assert (job.folder / "metrics.jsonl").read_bytes() == history
 
 
 def test_a_runner_that_forgets_a_job_does_not_lose_it(tmp_path: Path) -> None:

@@ -176,6 +176,55 @@ def test_saved_replay_buffer_keeps_its_evidence(storage: str, tmp_path: Path) ->
     fresh.learn(60, reset_num_timesteps=False)
 
 
+@pytest.mark.parametrize("algorithm", [SAC, TD3, DDPG, DQN, PPO, A2C])
+def test_saved_models_load_with_and_without_env_and_learn_on(algorithm: type, tmp_path: Path) -> None:
+    on_policy = algorithm in (PPO, A2C)
+
+    def corridor() -> Corridor:
+        return Corridor(discrete=algorithm is DQN)
+
+    def learned(name: str, callback: Any = None, **options: Any) -> BaseAlgorithm:
+        options |= {"n_steps": 50} if on_policy else {"buffer_size": 500, "learning_starts": 50}
+        model = algorithm("MlpPolicy", corridor(), policy_kwargs=dict(SMALL), **options)
+        model.learn(150, callback=callback).save(tmp_path / name)
+        return model
+
+    shaper = SASR("auto", retention=0.5)
+    kind = "rollout" if on_policy else "replay"
+    buffer_class = SASRRolloutBuffer if on_policy else SASRReplayBuffer
+    options = {f"{kind}_buffer_class": buffer_class, f"{kind}_buffer_kwargs": {"shaper": shaper}}
+    model = learned("model.zip", SASRCallback(), **options)
+    assert shaper.host is None
+    learned("plain.zip")
+    assert (tmp_path / "model.zip").stat().st_size < (tmp_path / "plain.zip").stat().st_size + 10_000
+
+    alone = algorithm.load(tmp_path / "model.zip", device="cpu")
+    obs = np.zeros((4, 2), np.float32)
+    assert np.array_equal(alone.predict(obs, deterministic=True)[0], model.predict(obs, deterministic=True)[0])
+    further = algorithm.load(tmp_path / "model.zip", env=corridor(), device="cpu")
+    further.learn(100, callback=SASRCallback(), reset_num_timesteps=False)
+    assert getattr(further, f"{kind}_buffer").shaper.config.retention == 0.5
+    assert not torch.equal(weights(further), weights(model))
+
+
+@pytest.mark.parametrize("storage", ["own", "flags"])
+def test_evidence_follows_the_buffer_onto_another_device(storage: str) -> None:
+    buffer = sac(steps=300, **shaped({"storage": storage})).replay_buffer
+    before = {name: tensor.clone() for name, tensor in buffer.shaper.state_dict().items()}
+    buffer.device = torch.device("cpu", 0)  # what load_replay_buffer does where the model is elsewhere
+    assert buffer.shaper.host.device == torch.device("cpu", 0)
+    after = buffer.shaper.state_dict()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+    assert torch.isfinite(buffer.sample(16).rewards).all()
+
+
+def test_one_shaper_serves_several_models() -> None:
+    shaper = SASR("auto")
+    first, second = (sac(steps=80, **shaped(shaper)).replay_buffer.shaper for _ in range(2))
+    assert first is not second
+    assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
+
+
 @pytest.mark.parametrize("kind", ["box", "dict"])
 def test_flags_in_a_ring_that_wraps_count_only_what_is_still_there(kind: str) -> None:
     env = make_vec_env(lambda: Corridor(kind), 2, seed=0)
@@ -185,7 +234,7 @@ def test_flags_in_a_ring_that_wraps_count_only_what_is_still_there(kind: str) ->
     evidence = model.replay_buffer.shaper.evidence
     size = int(evidence.estimator.size.sum())
     assert 100 < size <= 200
-    query = torch.randn(1, 20, shaper.width)
+    query = torch.randn(1, 20, model.replay_buffer.shaper.width)
     streamed = evidence.raw(query)
     evidence.rebuild(0)
     torch.testing.assert_close(streamed, evidence.raw(query), rtol=1e-3, atol=1e-3)

@@ -81,11 +81,19 @@ def test_speed_and_time_left_are_those_of_the_last_half_minute(tmp_path: Path, c
     assert out.getvalue().splitlines()[-1].endswith("100 steps/s × 2 seeds | 0:40 left")
 
 
-def test_the_burn_in_promises_no_time(tmp_path: Path, clock: Clock) -> None:
+def test_the_burn_in_is_named_while_it_lasts_beside_the_least_time_left(tmp_path: Path, clock: Clock) -> None:
     shown, out = begun(tmp_path)
+    burn_in = shown.burn_in
     clock.now += 6.0
-    shown.turned(900)
-    assert out.getvalue().splitlines()[-1].endswith("150 steps/s × 2 seeds | burn-in")
+    shown.turned(burn_in - 100)
+    assert "burn-in" in out.getvalue().splitlines()[-1]
+    assert "at least" in out.getvalue().splitlines()[-1]
+    for steps in (burn_in + 100, burn_in + 400, burn_in + 700):
+        clock.now += 6.0
+        shown.turned(steps)
+        assert "burn-in" not in out.getvalue().splitlines()[-1]
+        assert " left" in out.getvalue().splitlines()[-1]
+    assert "| 50 steps/s × 2 seeds |" in out.getvalue().splitlines()[-1]  # of learning alone
 
 
 def test_the_live_view_has_a_line_for_each_metric_and_a_curve(tmp_path: Path, clock: Clock) -> None:

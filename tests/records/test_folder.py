@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sasr
+from sasr import run as runs
 from sasr.records.folder import FORMAT, RunFolder, check_free, commit_here, default_place
 from sasr.records.spaces import space_from_json, space_to_json
 from tests.records.conftest import TINY, settings
@@ -116,6 +117,39 @@ def test_a_half_written_or_newer_folder_is_refused(
     file.write_text(change(file.read_text()))
     with pytest.raises(ValueError, match=message):
         RunFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "lacking"])
+def test_a_damaged_config_is_restored_from_the_checkpoint(damage: str, trained: sasr.Run, tmp_path: Path) -> None:
+    folder = shutil.copytree(trained.folder, tmp_path / "run")
+    file = folder / "config.json"
+    whole = file.read_text()
+    damaged = {"cut": whole[:100], "gone": None, "lacking": json.dumps({"format": FORMAT})}[damage]
+    file.unlink()
+    if damaged is not None:
+        file.write_text(damaged)
+    with pytest.warns(UserWarning, match=r"config.json .*; restored from checkpoint 000001"):
+        run = sasr.Run(folder)
+    assert run.config == trained.config
+    assert file.read_text() == whole
+    if damaged is not None:
+        assert (folder / "config.json.damaged").read_text() == damaged
+    assert sasr.load(folder).steps == 450
+
+
+def test_training_never_takes_a_folder_with_checkpoints_for_a_new_one(trained: sasr.Run, tmp_path: Path) -> None:
+    shutil.copytree(trained.folder / "checkpoints", tmp_path / "checkpoints")
+    with pytest.raises(FileExistsError, match="has a run already; go on with it by `sasr resume"):
+        check_free(tmp_path)
+
+
+def test_what_a_killed_process_had_half_written_does_not_count_and_goes(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".config.json.123.part").write_text("{")
+    check_free(folder)
+    run = runs.start(settings(steps=40, eval_every=0), out=folder, events=False)
+    assert not list(run.folder.glob(".*"))
 
 
 def test_a_mistyped_run_is_answered_with_the_newest_beside_it(trained: sasr.Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -114,10 +115,46 @@ def test_a_run_killed_right_behind_its_checkpoint_has_told_the_time(tmp_path: Pa
     assert len(read_metrics(tmp_path, "clock")) == 2  # once for each moment
 
 
-def test_going_on_without_a_checkpoint_starts_the_file_anew(tmp_path: Path) -> None:
-    opened(tmp_path).notice(1, "old")
-    opened(tmp_path, saved={}).notice(1, "new")
-    assert [event["text"] for event in read_metrics(tmp_path)] == ["new"]
+@pytest.mark.parametrize("cut", [1, 30, 60, 90])
+def test_a_file_that_lost_its_end_goes_on_behind_its_last_whole_line(cut: int, tmp_path: Path) -> None:
+    file = opened(tmp_path)
+    for step in range(1, 4):
+        file.notice(step, "before")
+    saved = file.save()
+    file.close(3)
+    path = tmp_path / "metrics.jsonl"
+    os.truncate(path, int(saved["bytes"]) - cut)
+    left = path.read_bytes().count(b"\n")
+    again = opened(tmp_path, saved=saved, steps=3)
+    again.notice(4, "after")
+    lost, resumed, after = [event["text"] for event in read_metrics(tmp_path)][left:]
+    assert f"{cut:,} bytes shorter" in lost
+    assert (resumed, after) == ("resumed", "after")
+    assert again.save()["bytes"] == path.stat().st_size
+
+
+def test_a_line_longer_than_what_is_read_at_a_time_is_cut_off_whole(tmp_path: Path) -> None:
+    file = opened(tmp_path)
+    file.notice(1, "short")
+    file.notice(2, "long" * 50_000)
+    saved = file.save()
+    file.close(2)
+    os.truncate(tmp_path / "metrics.jsonl", int(saved["bytes"]) - 1_000)
+    opened(tmp_path, saved=saved, steps=2)
+    before, lost, resumed = read_metrics(tmp_path, "notice")
+    assert (before["text"], resumed["text"]) == ("short", "resumed")
+    assert "bytes shorter" in lost["text"]
+
+
+def test_starting_over_keeps_what_was_recorded_beside(tmp_path: Path) -> None:
+    for text in ("first", "second", "third"):
+        file = opened(tmp_path, saved={})
+        file.notice(1, text)
+        file.figures(1, {"train/loss": np.zeros(2)})
+        file.close(1)
+    kept = [(tmp_path / f"metrics{number}.jsonl").read_text() for number in (".1", ".2", "")]
+    assert [text in words for text, words in zip(("first", "second", "third"), kept, strict=True)] == [True] * 3
+    assert [event["text"] for event in read_metrics(tmp_path, "notice")] == ["third"]
 
 
 def test_notices_from_before_the_run_begins_are_kept(tmp_path: Path) -> None:

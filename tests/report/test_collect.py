@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -176,6 +177,26 @@ def test_methods_are_named_by_shaper_preset_and_agent() -> None:
     assert method_name({"shaper": "sasr", "agent": "td3", "preset": "auto"}) == "sasr+td3"
     assert method_name({"shaper": "rnd"}) == "rnd"
     assert method_name({"shaper": "none", "agent": "auto"}) == "sac"
+
+
+def test_what_is_no_file_of_the_runs_own_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the user's own")
+    run = make_run(tmp_path / "runs" / "run")
+    (run / "video-seed-0.mp4").symlink_to(tmp_path / "secret")
+    (run / "success_map.npz").symlink_to("/dev/zero")
+    (run / "eval.json").symlink_to("/dev/zero")
+    os.mkfifo(run / "video-seed-1.mp4")
+    os.mkfifo(tmp_path / "runs" / "result.json")
+    other = make_run(tmp_path / "runs" / "other")
+    (other / "metrics.jsonl").unlink()
+    os.mkfifo(other / "metrics.jsonl")
+    found = collect(tmp_path / "runs")
+    assert found.videos == []
+    assert found.maps == []
+    told = " ".join(problem.path + problem.text for problem in found.problems)
+    assert "success_map.npz" in told
+    assert "result.json" in told
+    assert any("metrics.jsonl cannot be read" in note for own in found.results for note in own.notes)
 
 
 def test_maps_and_videos_are_found_and_a_broken_map_is_named(tmp_path: Path) -> None:

@@ -53,6 +53,25 @@ def test_a_store_gives_back_what_was_written(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "today"),
+    [
+        ("sac", "sac-paper"),
+        ("sasr", "sasr, paper's agent"),
+        ("sac, time limits terminal", "sac-paper, time limits terminal"),
+        ("sasr-authors", "sasr-authors"),
+    ],
+)
+def test_records_of_the_papers_agent_have_the_name_that_it_has_today(name: str, today: str) -> None:
+    paper = {"agent": "sac", "agent_config": {"hidden": [256, 256]}}
+    ours = {"agent": "sac", "agent_config": {"hidden": [256, 256], "critic_norm": "layer"}}
+    for config, expected in ((paper, today), (ours, name)):
+        data = make_result(method=name, config=config).to_json()
+        assert Result.from_json(data).method == expected
+    again = Result.from_json(make_result(method=today, config=paper).to_json())
+    assert again.method == today
+
+
 def test_names_that_look_alike_as_files_do_not_share_one(tmp_path: Path) -> None:
     alike = [
         make_result("a/b"),

@@ -137,6 +137,14 @@ def test_signs_that_mean_something_to_latex_and_markdown_are_escaped() -> None:
     assert list(csv.reader(io.StringIO(table.to_csv())))[1] == ["R&D_{x}", "1.0"]
 
 
+def test_no_name_is_a_formula_to_a_spreadsheet() -> None:
+    hostile = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1")
+    rows = tuple((Entry(name), Entry(-1.5)) for name in hostile)
+    first, *rest = csv.reader(io.StringIO(Table(title="", columns=("=task", "a-b"), rows=rows).to_csv()))
+    assert first == ["'=task", "a-b"]
+    assert rest == [[f"'{name}", "-1.5"] for name in hostile]
+
+
 @pytest.mark.parametrize(
     ("level", "shown"), [(6737.94, "6,738"), (94.92, "94.9"), (1.04, "1.04"), (0.052, "0.052"), (0.0041, "0.0041")]
 )

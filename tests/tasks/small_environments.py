@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -54,6 +55,8 @@ class Fragile(gym.Env):
         if self.chosen and self.count == 3:
             if self.harm == "raise":
                 raise ZeroDivisionError("the pole broke")
+            if self.harm == "sleep":
+                time.sleep(4.0)
             if self.harm == "exit":
                 os._exit(7)
             if self.harm == "crash":

@@ -198,3 +198,14 @@ def test_rendering_without_a_library_names_the_package(chosen, package, monkeypa
         with pytest.raises(ImportError, match=f"render_mode='rgb_array'.*apt install .*{package}"):
             make(name, render_mode="rgb_array")
     make(name)  # without a picture nothing is needed
+
+
+def test_a_time_limit_of_ones_own_stands_in_place_of_the_registered_one():
+    def tiny():
+        return Tiny(at=1000)
+
+    for task in (tiny, "Pendulum-v1", "MountainCar"):
+        env = make(task, max_episode_steps=7)
+        env.reset(seed=0)
+        ends = [env.step(env.action_space.sample())[2:4] for _ in range(7)]
+        assert ends == [(False, False)] * 6 + [(False, True)]

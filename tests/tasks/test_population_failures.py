@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from small_environments import Fragile, Shy
 
 from sasr.randomness import stream_seed
+from sasr.tasks import vector
 from sasr.tasks.vector import Population, PopulationError
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -115,6 +117,25 @@ def kill_one(round_, rng):
         took = time.perf_counter() - start
     assert not any(map(alive, pids)), f"round {round_}"
     return took
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_who_does_not_answer_is_named(workers, monkeypatch):
+    monkeypatch.setattr(vector, "PATIENCE", 0.5)
+    with (
+        Population(
+            Fragile, seeds=[4, 5], workers=workers, harm="sleep", seed=stream_seed(5, "environment/0")
+        ) as population,
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        run(population, 3)  # the third step takes seconds
+        for _ in range(3):
+            population.step(np.zeros((2, 1, 1), np.float32))
+    (text,) = [str(own.message) for own in told]
+    assert "member 1 (seed 5), environment 0" in text
+    assert ("worker 1" in text) == (workers == 2)
+    assert "has not answered" in text
 
 
 @pytest.mark.slow

@@ -7,8 +7,10 @@ import io
 import json
 import os
 import pickle
+import signal
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -135,6 +137,9 @@ DAMAGE = {
     "a folder": lambda path: (path.unlink(), path.mkdir()),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b" "),
     "pickle": lambda path: path.write_bytes(pickle.dumps({"weight": 1})),
+    "a link": lambda path: path.symlink_to(path.rename(path.with_suffix(".elsewhere"))),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "a device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
 }
 
 
@@ -236,6 +241,42 @@ def test_a_manifest_of_the_wrong_kind_is_named(tmp_path, changes):
     problems: list[str] = []
     assert newest(tmp_path, lambda _, reason: problems.append(reason)) is None
     assert len(problems) == 1
+
+
+@pytest.mark.parametrize("size", ["x", None, -1, True, 1e400, [3]])
+def test_a_size_that_is_none_is_named_and_the_one_before_is_taken(tmp_path, size):
+    write(tmp_path, parts_of(1.0), {"steps": 1})
+    path = write(tmp_path, parts_of(2.0), {"steps": 2})
+    files = json.loads((path / MANIFEST).read_text())["files"]
+    rewrite_manifest(path, files=files | {"agent.safetensors": {"bytes": size, "crc32": 0}})
+    problems: list[str] = []
+    assert newest(tmp_path, lambda _, reason: problems.append(reason)).facts["steps"] == 1
+    assert "agent.safetensors has" in problems[0]
+
+
+def test_a_checkpoint_that_is_a_link_is_named(tmp_path):
+    write(tmp_path / "theirs", parts_of(), {"steps": 2})
+    write(tmp_path / "own", parts_of(), {"steps": 1})
+    (tmp_path / "own" / "000002").symlink_to(tmp_path / "theirs" / "000001")
+    problems: list[str] = []
+    assert newest(tmp_path / "own", lambda _, reason: problems.append(reason)).facts["steps"] == 1
+    assert "link" in problems[0]
+    (tmp_path / "linked").symlink_to("own")
+    with pytest.raises(OSError, match="is a link"):
+        newest(tmp_path / "linked")
+
+
+def test_a_pipe_where_a_checkpoint_belongs_keeps_nobody_waiting(tmp_path):
+    write(tmp_path, parts_of(), {"steps": 1})
+    for name in ("000002", "000003.partial", "000003.broken"):
+        os.mkfifo(tmp_path / name)
+    problems: list[str] = []
+    found = newest(tmp_path, lambda path, reason: problems.append(path.name))
+    assert found.facts["steps"] == 1
+    assert problems == ["000003.partial", "000002"]
+    checkpoint.retire(tmp_path / "000002")
+    write(tmp_path, parts_of(), {"steps": 2}, keep=1)
+    assert folders(tmp_path) == ["000002"]
 
 
 def test_a_newer_format_is_refused_and_nothing_older_is_taken(tmp_path):
@@ -346,6 +387,74 @@ def test_a_run_with_a_damaged_checkpoint_says_so_and_goes_on_from_the_one_before
     assert folders(tmp_path / CHECKPOINTS) == ["000001", "000002"]  # the damaged one took no whole one's place
 
 
+def forget_part(path: Path, name: str) -> None:
+    files = json.loads((path / MANIFEST).read_text())["files"]
+    rewrite_manifest(path, files={own: size for own, size in files.items() if own != f"{name}.safetensors"})
+
+
+def change_part(path: Path, name: str, **tensors: torch.Tensor | None) -> None:
+    """Other tensors in a part (None: one that is gone), with all sizes and checksums right."""
+    file = path / f"{name}.safetensors"
+    left = load_file(file) | tensors
+    save_file({own: tensor for own, tensor in left.items() if tensor is not None}, file)
+    words = file.read_bytes()
+    files = json.loads((path / MANIFEST).read_text())["files"]
+    rewrite_manifest(path, files=files | {file.name: {"bytes": len(words), "crc32": zlib.crc32(words)}})
+
+
+def change_facts(path: Path, **facts: object) -> None:
+    rewrite_manifest(path, facts=json.loads((path / MANIFEST).read_text())["facts"] | facts)
+
+
+LONG_AGO = -(10**15)
+CRAFTED = {
+    "steps long ago": lambda path: change_facts(path, steps=LONG_AGO),
+    "steps ahead": lambda path: change_facts(path, steps=10**15),
+    "steps in words": lambda path: change_facts(path, steps="many"),
+    "no settings": lambda path: change_facts(path, config=None),
+    "other settings": lambda path: change_facts(path, config={"steps": 180, "environments": 1, "task": "Other-v0"}),
+    "no metrics": lambda path: change_facts(path, recorder=3),
+    "no agent": lambda path: forget_part(path, "agent"),
+    "no shaper": lambda path: forget_part(path, "shaper"),
+    "no loop": lambda path: forget_part(path, "loop"),
+    "no environments": lambda path: forget_part(path, "environments"),
+    "another step in the loop": lambda path: change_part(path, "loop", steps=torch.tensor(LONG_AGO)),
+    "a counter of no shape": lambda path: change_part(path, "loop", open_return=torch.zeros(7, 7)),
+    "a weight less": lambda path: change_part(
+        path, "agent", **{next(iter(load_file(path / "agent.safetensors"))): None}
+    ),
+    "a shape of its own": lambda path: change_part(path, "environments", **{"0.seed": torch.zeros(3)}),
+    "a seed below 0": lambda path: change_part(path, "environments", **{"1.seed": torch.tensor(LONG_AGO)}),
+    "an environment less": lambda path: change_part(path, "environments", **{"0.length": None}),
+}
+
+
+@pytest.mark.parametrize("crafted", CRAFTED)
+def test_a_crafted_checkpoint_is_named_and_the_one_before_is_taken(tmp_path, crafted):
+    config = config_of(**shaped("auto"))
+    recorder, _ = run(config, tmp_path, stop_at=60)
+    run(config, tmp_path, stop_at=120, events=recorder.events)
+    CRAFTED[crafted](tmp_path / CHECKPOINTS / "000002")
+    with Trainer(config, folder=tmp_path, recorder=Everything(events=recorder.events, stop_at=61)) as trainer:
+        assert trainer.resume()
+        assert trainer.loop.steps == 60
+        trainer.run()
+    (notice,) = trainer.recorder.notices
+    assert "000002 can't be used" in notice
+    assert "going on from 000001, after 60 steps" in notice
+
+
+def test_a_run_of_which_no_checkpoint_can_be_used_does_not_begin_anew(tmp_path):
+    config = config_of(**shaped("auto"))
+    run(config, tmp_path, stop_at=60)
+    forget_part(tmp_path / CHECKPOINTS / "000001", "loop")
+    with (
+        Trainer(config, folder=tmp_path) as trainer,
+        pytest.raises(ValueError, match=r"no checkpoint .* can be used: 000001: .*loop"),
+    ):
+        trainer.resume()
+
+
 def test_a_run_without_any_whole_checkpoint_says_so(tmp_path):
     config = config_of(shaper="none")
     run(config, tmp_path, stop_at=40)
@@ -355,3 +464,50 @@ def test_a_run_without_any_whole_checkpoint_says_so(tmp_path):
         assert not trainer.resume()
         trainer.run()
     assert "manifest.json is missing; there is no other one" in recorder.notices[0]
+
+
+class Twice(Everything):
+    """Sends this process one signal in the middle of a run and another one while the run is saved."""
+
+    def __init__(self, first: signal.Signals, second: signal.Signals) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def turned(self, steps: int) -> None:
+        if steps == 100:
+            os.kill(os.getpid(), self.first)
+
+    def save(self) -> dict[str, Any]:
+        os.kill(os.getpid(), self.second)
+        return super().save()
+
+
+def unheeded(number: int, frame: object) -> None:
+    raise AssertionError(f"signal {number} came through")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)],
+)
+def test_a_second_signal_while_the_run_is_saved_loses_nothing(tmp_path, first, second):
+    before = signal.signal(second, unheeded)
+    config = config_of(**shaped("auto"))
+    recorder = Twice(first, second)
+    try:
+        with Trainer(config, folder=tmp_path, recorder=recorder) as trainer:
+            assert not trainer.run()
+    finally:
+        signal.signal(second, before)
+    assert folders(tmp_path / CHECKPOINTS) == ["000001"]
+    assert newest(tmp_path / CHECKPOINTS).facts["steps"] == 100
+
+
+def test_a_second_ctrl_c_while_the_run_is_saved_leaves_the_checkpoint_before(tmp_path):
+    config = config_of(**shaped("auto"))
+    run(config, tmp_path, stop_at=60)
+    with Trainer(config, folder=tmp_path, recorder=Twice(signal.SIGTERM, signal.SIGINT)) as trainer:
+        assert trainer.resume()
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run()
+    assert folders(tmp_path / CHECKPOINTS) == ["000001"]

@@ -1,13 +1,24 @@
+"""What `python -m benchmarks.reliability` does many times, a few times."""
+
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
-from benchmarks.kill_runs import Settings, live_and_die
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_at_random_moments_ends_as_if_it_never_was(tmp_path):
-    """`python -m benchmarks.kill_runs` does this thirty times."""
-    story = live_and_die(Settings(kills=5, steps=1200, longest=1.0), tmp_path)
-    assert story.kills == 5
-    assert story.equal == story.runs
-    assert story.damaged == 0
+@pytest.mark.parametrize(("command", "number"), [("kills", 6), ("crash-points", 9), ("signals", 4)])
+def test_a_run_ends_as_if_nothing_had_happened_and_nothing_is_left(command, number):
+    ended = subprocess.run(
+        [sys.executable, "-m", "benchmarks.reliability", command, "--number", str(number)],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr

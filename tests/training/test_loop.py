@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sasr import SASR, Host
-from sasr.agents import Sac, SacConfig
+from sasr import SASR, Batch, Host
+from sasr.agents import Sac, SacConfig, Td3, Td3Config
 from sasr.tasks.vector import Population
 from sasr.training import Loop, OffPolicy
 
@@ -12,7 +12,12 @@ TINY = SacConfig(hidden=(16, 16), burn_in=40, batch_size=16)
 
 
 def learner_of(
-    population: Population, config: SacConfig, *, shaper: SASR | None = None, capacity: int = 300
+    population: Population,
+    config: SacConfig,
+    *,
+    shaper: SASR | None = None,
+    capacity: int = 300,
+    agent: type[Sac] = Sac,
 ) -> OffPolicy:
     host = Host(
         observation_space=population.observation_space,
@@ -20,7 +25,7 @@ def learner_of(
         seeds=population.seeds,
         envs=population.environments,
     )
-    return OffPolicy(host, Sac(host, config), shaper=shaper, capacity=capacity)
+    return OffPolicy(host, agent(host, config), shaper=shaper, capacity=capacity)
 
 
 class Recorded(Loop):
@@ -62,6 +67,21 @@ def test_a_shaper_of_weight_zero_is_plain_sac_bit_for_bit() -> None:
     plain = run(120)
     assert same_weights(plain, run(120, shaper=SASR(reward_weight=0.0)))
     assert not same_weights(plain, run(120, shaper=SASR(reward_weight=1.0)))
+
+
+class Column(SASR):
+    """Returns its bonuses as a column, which would broadcast to a batch mean."""
+
+    def shape(self, batch: Batch) -> torch.Tensor:
+        return super().shape(batch).unsqueeze(-1)
+
+
+@pytest.mark.parametrize(("agent", "config"), [(Sac, TINY), (Td3, Td3Config(hidden=(16,), burn_in=40, batch_size=16))])
+def test_bonuses_of_a_wrong_shape_are_refused_where_they_are_learned_from(agent: type[Sac], config: SacConfig) -> None:
+    with Population("Pendulum-v1", seeds=[0], workers=0) as population:
+        learner = learner_of(population, config, shaper=Column(), agent=agent)
+        with pytest.raises(ValueError, match="bonus has shape"):
+            Loop(population, learner).run(60)
 
 
 def test_the_stored_reward_is_the_environments() -> None:

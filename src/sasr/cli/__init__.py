@@ -1,37 +1,138 @@
-"""The `sasr` command."""
+"""The `sasr` command. What a command needs is imported when it runs: help and version come without torch."""
 
 from __future__ import annotations
 
+import importlib
 import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
-from rich.console import Console
-from rich.markup import escape
-from tyro.extras import SubcommandApp
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
-from sasr.cli.comparing import compare
-from sasr.cli.doctor import doctor, tasks
-from sasr.cli.evaluation import evaluate_run
-from sasr.cli.reporting import report
-from sasr.cli.training import resume, settings, train
-from sasr.tasks.vector import PopulationError
+from sasr import __version__
+from sasr.errors import unknown_name
+from sasr.terminal import Terminal, harmless
 
-app = SubcommandApp()
-app.command(train)
-app.command(resume)
-app.command(name="eval")(evaluate_run)
-app.command(compare)
-app.command(report)
-app.command(settings)
-app.command(doctor)
-app.command(tasks)
+_LONGEST = 2_000  # characters of a message: it may quote what was found in a file
+PLAIN = (ValueError, TypeError, LookupError, ImportError, OSError)
+"""Errors whose message says all: what is wrong, and what to do."""
+
+
+class Command(NamedTuple):
+    """Where a command is, and what it does."""
+
+    module: str
+    function: str
+    summary: str
+
+    def load(self) -> Callable[..., Any]:
+        """The function itself."""
+        found: Callable[..., Any] = getattr(importlib.import_module(f"sasr.cli.{self.module}"), self.function)
+        return found
+
+
+COMMANDS = {
+    "train": Command(
+        "training",
+        "train",
+        "Train an agent on a task; ends with a run folder that has metrics, checkpoints and pictures.",
+    ),
+    "resume": Command(
+        "training", "resume", "Go on with a run that was stopped or killed, from its newest whole checkpoint."
+    ),
+    "eval": Command(
+        "evaluation",
+        "evaluate_run",
+        "Play many episodes with a run's policy at its newest checkpoint; the result is kept in the run as eval.json.",
+    ),
+    "compare": Command(
+        "comparing",
+        "compare",
+        "Train every method on every task; what was interrupted goes on when the same command is given again.",
+    ),
+    "report": Command(
+        "reporting", "report", "Write one HTML page about runs and results, which opens from disk, offline."
+    ),
+    "settings": Command(
+        "training", "settings", "List what `sasr train --set` can set: of one agent or shaper, or of all."
+    ),
+    "doctor": Command(
+        "doctor",
+        "doctor",
+        "Tell whether the shaped reward on an environment would be signal or noise, and what to change.",
+    ),
+    "tasks": Command("doctor", "tasks", "List the tasks, or show the card of one."),
+}
+OPTIONS = {
+    "-h, --help": "Show this help; `sasr COMMAND --help` shows a command's.",
+    "--version": "Show the version.",
+    "--debug": "With any command: where something goes wrong, show the traceback.",
+}
 
 
 def main() -> None:
-    """Run the command line; a user's mistake prints one clear line and exits with 2."""
+    """Run the command line; a mistake prints one clear line and exits with 2, whoever made it."""
+    words = sys.argv[1:]
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
     try:
-        app.cli(prog="sasr", description="Self-adaptive success-rate reward shaping for sparse rewards.")
-    except (ValueError, TypeError, LookupError, ImportError, OSError, PopulationError) as error:
-        # str() of a KeyError has quotes around it, and str() of a system's error has more than its first argument.
-        message = str(error) if isinstance(error, OSError) else str(error.args[0] if error.args else error)
-        Console(stderr=True).print(f"[bold red]sasr:[/] {escape(message)}", highlight=False, soft_wrap=True)
-        sys.exit(2)
+        _run(words)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        _fail(error, debug=debug)
+
+
+def _run(words: list[str]) -> None:
+    for word in words:
+        if harmless(word) != word:
+            raise ValueError(f"the argument {word} has control characters in it; leave them out")
+    name, rest = (words[0], words[1:]) if words else ("--help", [])
+    if name in ("-h", "--help"):
+        _show_help()
+    elif name == "--version":
+        print(f"sasr {__version__}")
+    elif name not in COMMANDS:
+        raise unknown_name("command", name, COMMANDS)
+    else:
+        import tyro
+
+        tyro.cli(COMMANDS[name].load(), args=rest, prog=f"sasr {name}")
+
+
+def _show_help() -> None:
+    console = Terminal()
+    console.print("usage: sasr COMMAND …\n\nSelf-adaptive success-rate reward shaping for sparse rewards.")
+    named = {name: command.summary for name, command in COMMANDS.items()}
+    for title, lines in (("commands", named), ("options", OPTIONS)):
+        table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column()
+        for line, meaning in lines.items():
+            table.add_row(Text(line, "bold"), Text(meaning))
+        console.print(table)
+
+
+def _fail(error: Exception, *, debug: bool) -> NoReturn:
+    console = Terminal(stderr=True)
+    if debug:
+        console.print("".join(traceback.format_exception(error)), highlight=False, markup=False, soft_wrap=True)
+    console.print(Text.assemble(("sasr:", "bold red"), f" {_in_one_line(error)}"), soft_wrap=True)
+    sys.exit(2)
+
+
+def _in_one_line(error: Exception) -> str:
+    # str() of a KeyError has quotes around it, and str() of a system's error has more than its first argument.
+    message = str(error) if isinstance(error, OSError) else str(error.args[0] if error.args else "")
+    line, _, more = message.partition("\n\nThe worker's traceback:")
+    line = " ".join(line.splitlines())[:_LONGEST]
+    if isinstance(error, PLAIN) and line:
+        return line
+    if not more:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{type(error).__name__}: {line or 'no reason given'} ({Path(place.filename).name}, line {place.lineno})"
+    return f"{line}; --debug shows the traceback"

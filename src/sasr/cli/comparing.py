@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
-from rich.console import Console
+from rich.text import Text
 
 from sasr.cli.gridding import estimate, examine_all, run_grid
-from sasr.cli.settings import split
+from sasr.cli.settings import MOST_SEEDS, split
 from sasr.experiments.estimate import Footprint
 from sasr.experiments.grid import Grid, begun, write_plan
 from sasr.experiments.job import FINAL_EPISODES, Job, is_done
@@ -26,8 +26,10 @@ from sasr.experiments.values import literal
 from sasr.files import check_writable
 from sasr.records import tracking
 from sasr.records.folder import command_line, commit_here
+from sasr.records.judge import MOST_EPISODES
 from sasr.report.store import check_store, slug
 from sasr.tasks.vector import cores
+from sasr.terminal import Terminal
 from sasr.training.config import choose_device
 
 Where = Literal["pool", "inline", "ray"]
@@ -50,6 +52,7 @@ def compare(
     population: int | None = None,
     device: str = "auto",
     environments: int | None = None,
+    max_episode_steps: int | None = None,
     eval_every: int | None = None,
     eval_episodes: int | None = None,
     checkpoint_minutes: float | None = None,
@@ -58,7 +61,7 @@ def compare(
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     save: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     save_stopped: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
-    results: Path = Path("results"),
+    results: Path | None = None,
     tensorboard: bool = True,
     track: str = "",
 ) -> None:
@@ -83,6 +86,7 @@ def compare(
         population: Most seeds in one process; None is as many as fit into memory, or on CPUs as leave no core idle.
         device: cpu, cuda, …; auto takes CUDA where there is one.
         environments: Environments of each seed.
+        max_episode_steps: Steps that episodes are cut after, in place of the environments' own time limits.
         eval_every: Steps between evaluations; 0 is never.
         eval_episodes: Episodes of each seed in an evaluation.
         checkpoint_minutes: Minutes between checkpoints.
@@ -91,26 +95,33 @@ def compare(
         dry_run: Print the cells with an estimate of time and memory from a short trial, and run nothing.
         save: Write the results into a results store.
         save_stopped: The same, and what is stopped too: as far as all seeds of a method came, which pages then say.
-        results: Folder of that store; results are in PLAN/TASK/ there, with `compare` for PLAN where there is none.
+        results: Folder of that store, results/ where this is not given; files are in PLAN/TASK/ there.
         tensorboard: Write TensorBoard events into the runs' folders.
         track: Also tell a service what happens: wandb, which obeys WANDB_MODE=offline.
     """
-    console = Console()
+    console = Terminal()
+    _check_needed(on, address=address, gpus=gpus, jobs=jobs)
+    if results is not None and not (save or save_stopped):
+        raise ValueError(f"--results {results} is where --save writes to; add --save, or leave it out")
+    if final_episodes > MOST_EPISODES:
+        raise ValueError(f"--final-episodes {final_episodes} is more than {MOST_EPISODES:,}")
     _check_numbers(final_episodes=final_episodes, jobs=jobs, threads=threads, population=population)
     given = {"tasks": _listed(tasks), "methods": _listed(methods), "seeds": _seeds(seeds), "steps": steps}
     settings = {
         "environments": environments,
+        "max_episode_steps": max_episode_steps,
         "eval_every": eval_every,
         "eval_episodes": eval_episodes,
         "checkpoint_minutes": checkpoint_minutes,
     }
     wanted = Plan(tuple(_with_flags(_plan(suite, plan, **given).cells, set, settings)))
     cluster = _checked(on, device, track, address, gpus)
-    store = results / _named(suite, plan) if save or save_stopped else None
+    home = results or Path("results")
+    store = home / _named(suite, plan) if save or save_stopped else None
     if not dry_run:
         check_writable(out)
         if store is not None:
-            check_store(results)
+            check_store(home)
     means = _Means(on=on, jobs=jobs, threads=threads, population=population, rooms=machine_rooms(device))
     needs = examine_all([cell for cell in wanted.cells if not is_done(Job(cell=cell, out=out))], console)
     # What has begun goes on in the parts it has, on whatever machine: split otherwise, its seeds would begin anew.
@@ -123,6 +134,8 @@ def compare(
         estimate(made, shares.at_once, console)
         return
     write_plan(wanted, out)
+    if cluster is not None:
+        console.print(Text(cluster.exposure), soft_wrap=True)
     run_grid(Grid(made), cluster or means.runner(shares), out, console, store, save_stopped=save_stopped)
 
 
@@ -254,7 +267,16 @@ def _seeds(text: str) -> int | list[int] | None:
         return numbers
     if numbers[0] < 1:
         raise ValueError(f"--seeds {text} must be at least 1; it is how many independent runs of each method to train")
+    if numbers[0] > MOST_SEEDS:
+        raise ValueError(f"--seeds {text} is more than {MOST_SEEDS:,}; it is how many independent runs of each method")
     return numbers[0]
+
+
+def _check_needed(on: Where, **given: object) -> None:
+    """Refuse flags that mean something elsewhere only."""
+    for name, where in (("address", "ray"), ("gpus", "ray"), ("jobs", "pool")):
+        if given[name] is not None and on != where:
+            raise ValueError(f"--{name} {given[name]} is for --on {where}, but cells run on {on}; take one of them")
 
 
 def _check_numbers(**given: int | None) -> None:

@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from sasr.experience.rollout import RandomRollout, random_rollout
 from sasr.experience.spaces import state_width
@@ -16,6 +17,8 @@ from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.sasr import SASR
 from sasr.tasks import cards, make
+from sasr.tasks.any_environment import close_environment
+from sasr.terminal import Terminal
 
 
 def tasks(name: Annotated[str, tyro.conf.Positional] = "") -> None:
@@ -24,7 +27,7 @@ def tasks(name: Annotated[str, tyro.conf.Positional] = "") -> None:
     Args:
         name: Short name or id of a task; without one, all tasks are listed.
     """
-    Console().print(cards.card(name) if name else cards.table())
+    Terminal().print(cards.card(name) if name else cards.table())
 
 
 def doctor(
@@ -43,10 +46,12 @@ def doctor(
         steps: Random-policy steps to judge them on.
         seed: Seed of the environment and of the random policy.
     """
-    console = Console()
+    console = Terminal()
     shaper = SASR(preset)
     rollout = _look_at(env_id, steps, seed, console)
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=console, transient=True) as progress:
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), console=console, transient=True
+    ) as progress:
         bar = progress.add_task("comparing the estimate with the exact kernel")
         diagnosis = diagnose(rollout.states, shaper, seed=seed)
         better = None
@@ -58,7 +63,7 @@ def doctor(
     if diagnosis.is_signal:
         console.print(f"[bold green]signal[/]: under [bold]{preset}[/] the shaped reward tells states apart here.")
         return
-    console.print(f"[bold red]noise[/]: {diagnosis.reason}.")
+    console.print(Text.assemble(("noise", "bold red"), f": {diagnosis.reason}."))
     if better:
         console.print(f"Try [bold]{_how_to_write(preset, better[0])}[/]: {_in_short(better[1])}.", highlight=False)
     else:
@@ -74,11 +79,11 @@ def _look_at(env_id: str, steps: int, seed: int, console: Console) -> RandomRoll
             bar = progress.add_task("acting at random", total=steps)
             return random_rollout(env, steps, seed=seed, progress=lambda done: progress.update(bar, completed=done))
     finally:
-        env.close()
+        close_environment(env)
 
 
 def _diagnosis_table(env_id: str, preset: str, rollout: RandomRollout, found: Diagnosis) -> Table:
-    table = Table(title=f"{env_id} under {preset}", title_justify="left")
+    table = Table(title=Text(f"{env_id} under {preset}"), title_justify="left")
     for column in ("figure", "value", "good"):
         table.add_column(column, justify="left" if column == "figure" else "right")
     table.add_row("states taken as evidence", f"{found.stored:,}", "")

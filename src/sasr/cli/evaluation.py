@@ -9,13 +9,15 @@ from typing import Annotated
 
 import tyro
 from rich import box
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
+from sasr.cli.settings import AllowImport
 from sasr.records import judge
 from sasr.records.console import number
 from sasr.records.policy import load_policy
+from sasr.terminal import Terminal
 
 
 def evaluate_run(
@@ -27,6 +29,7 @@ def evaluate_run(
     video: bool = False,
     device: str = "cpu",
     workers: int | None = None,
+    allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
     """Play many episodes with a run's policy at its newest checkpoint; the result is kept in the run as eval.json.
 
@@ -38,11 +41,16 @@ def evaluate_run(
         video: Film an episode of each seed as an mp4 in the run's folder.
         device: Where the policy runs: cpu, cuda, …; auto takes CUDA where there is one.
         workers: Processes that step the environments; None chooses by cost and cores.
+        allow_import: Modules that the run's task may be imported from, though they are not installed.
     """
     if video and not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
         raise ImportError(judge.INSTALL)  # before the work, not after it
-    console = Console()
-    policy = load_policy(run, device=device)
+    console = Terminal()
+    newer: list[str] = []
+    policy = load_policy(run, device=device, on_problem=lambda path, why: newer.append(f"{path.name} ({why})"))
+    if newer:
+        line = f"older checkpoint: {', '.join(newer)} can't be used; this is the one of step {policy.steps:,}"
+        console.print(Text(line, "yellow"), soft_wrap=True)
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("playing", total=episodes * len(policy.seeds))
         result = judge.judge(
@@ -51,9 +59,12 @@ def evaluate_run(
             seed=seed,
             deterministic=deterministic,
             workers=workers,
+            allow_import=allow_import,
             progress=lambda ended: progress.update(bar, completed=ended),
         )
-    console.print(f"{run} at step {policy.steps:,}, {episodes} episodes a seed", highlight=False, soft_wrap=True)
+    console.print(
+        f"{run} at step {policy.steps:,}, {episodes} episodes a seed", highlight=False, markup=False, soft_wrap=True
+    )
     table = Table(box=box.SIMPLE)
     for column in ("", "return", "length", "success rate"):
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
@@ -65,7 +76,7 @@ def evaluate_run(
         for member in range(len(policy.seeds)):
             kept.append(judge.film(policy, member=member, seed=seed, deterministic=deterministic))
     for path in kept:
-        console.print(str(path), highlight=False, soft_wrap=True)
+        console.print(str(path), highlight=False, markup=False, soft_wrap=True)
 
 
 def _with_error(mean: float, error: float, *, share: bool = False) -> str:

@@ -20,6 +20,7 @@ from sasr.report.page import write_page
 from sasr.report.plotly_js import plotly_script
 from sasr.report.reference import References, read_reference
 from sasr.report.summary import Summary, summarise
+from sasr.terminal import Terminal
 
 
 def report(
@@ -50,7 +51,7 @@ def report(
         check_writable(figures)
     plotly_script()  # a missing package is told before the work, not after it
     curves = read_reference(reference) if reference else None
-    console = Console()
+    console = Terminal()
     with console.status("reading"):
         found = collect(folder)
         summary = summarise(found, seed=seed)

@@ -8,13 +8,24 @@ import inspect
 import textwrap
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import tyro
 
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.shaping.settings import foreign_option
 
 PARTS = ("agent", "shaper")
+MOST_SEEDS = 10_000
+"""Independent runs that one command may be asked for."""
+AllowImport = Annotated[
+    tyro.conf.UseAppendAction[list[str]],
+    tyro.conf.arg(
+        metavar="MODULE",
+        help="A module that is not installed, which the run's task may be imported from; may be given many times.",
+    ),
+]
 
 
 def meanings(kind: type[Any]) -> dict[str, str]:

@@ -14,13 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.agents.registry import AGENTS
-from sasr.cli.settings import applied, meanings, shown, split
+from sasr.cli.settings import MOST_SEEDS, AllowImport, applied, meanings, shown, split
 from sasr.errors import unknown_name
 from sasr.records import curve, success_map
 from sasr.records.console import spread
-from sasr.run import Run, agent_for, default_steps, go_on, start
+from sasr.run import Run, agent_for, clear_up, default_steps, go_on, start
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS, shaper_named
+from sasr.terminal import Terminal
 from sasr.training.accelerate import Mode
 from sasr.training.config import TrainConfig
 
@@ -46,6 +47,7 @@ def train(
     seed: Annotated[int, tyro.conf.arg(help="The first seed; the others follow it.")] = 0,
     steps: Annotated[int | None, tyro.conf.arg(help=_MEANING["steps"] + " None is what suits the task.")] = None,
     environments: Annotated[int, _says("environments")] = TrainConfig.environments,
+    max_episode_steps: Annotated[int | None, _says("max_episode_steps")] = TrainConfig.max_episode_steps,
     workers: Annotated[int | None, _says("workers")] = TrainConfig.workers,
     device: Annotated[str, _says("device")] = TrainConfig.device,
     accelerate: Annotated[Mode, _says("accelerate")] = TrainConfig.accelerate,
@@ -72,6 +74,9 @@ def train(
     """Train an agent on a task; ends with a run folder that has metrics, checkpoints and pictures."""
     if seeds < 1:
         raise ValueError(f"--seeds {seeds} must be at least 1; it is how many independent runs to train")
+    if seeds > MOST_SEEDS:
+        raise ValueError(f"--seeds {seeds} is more than {MOST_SEEDS:,}; it is how many independent runs to train")
+    _check_preset(preset, shaper)
     short = [] if exploration is None else [f"agent.exploration={exploration}"]
     agent_config, shaper_config = _configs(task, agent, shaper, preset, [*short, *set])
     config = TrainConfig(
@@ -82,6 +87,7 @@ def train(
         seeds=tuple(range(seed, seed + seeds)),
         steps=default_steps(task) if steps is None else steps,
         environments=environments,
+        max_episode_steps=max_episode_steps,
         workers=workers,
         device=device,
         accelerate=accelerate,
@@ -96,22 +102,36 @@ def train(
         agent_config=agent_config,
         shaper_config=shaper_config,
     )
-    console = Console()
+    console = Terminal()
     _tell(start(config, out=out, console=console, events=tensorboard, track=track), console)
 
 
 def resume(
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="Folder of the run.")],
     *,
+    start_over: Annotated[
+        bool,
+        tyro.conf.arg(
+            help="Begin again at step 0 where no checkpoint is whole; the metrics so far are kept as metrics.1.jsonl."
+        ),
+    ] = False,
     tensorboard: Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")] = True,
     track: Annotated[str, tyro.conf.arg(help=_TRACK)] = "",
+    allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
     """Go on with a run that was stopped or killed, from its newest whole checkpoint."""
-    console, found = Console(), Run(run)
-    if found.finished:
-        console.print(f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, soft_wrap=True)
+    console, found = Terminal(), Run(run)
+    if found.finished and track:
+        raise ValueError(f"--track {track}: {run} has taken all its steps, so there is nothing to tell; leave it out")
+    if found.finished and not start_over:
+        clear_up(found)
+        console.print(
+            f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, markup=False, soft_wrap=True
+        )
     else:
-        found = go_on(found, console=console, events=tensorboard, track=track)
+        found = go_on(
+            found, console=console, events=tensorboard, track=track, allow_import=allow_import, start_over=start_over
+        )
     _tell(found, console)
 
 
@@ -130,10 +150,19 @@ def settings(
         parts[own] = ("shaper", preset_config(preset) if own == "sasr" else shaping.config())
     if name and name not in parts:
         raise unknown_name("agent or shaper", name, parts)
-    console = Console()
+    if name not in ("", "sasr"):
+        _check_preset(preset, name)
+    console = Terminal()
     for own, (part, config) in parts.items():
         if name in ("", own):
             console.print(_settings_table(own, part, config))
+
+
+def _check_preset(preset: str, shaper: str) -> None:
+    if shaper != "sasr" and preset != TrainConfig.preset:
+        raise ValueError(
+            f"--preset {preset} is one of SASR's, and {shaper} has none; leave it out, or use --shaper sasr"
+        )
 
 
 def _configs(task: str, agent: str, shaper: str, preset: str, settings: list[str]) -> tuple[Any, Any]:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from sasr.experience.spaces import flatten_observations
 
+MOST_STEPS = 10_000_000
+
 
 class RandomRollout(NamedTuple):
     """What a random policy saw."""
@@ -26,8 +28,10 @@ def random_rollout(
     env: gym.Env[Any, Any], steps: int, *, seed: int = 0, progress: Callable[[int], None] | None = None
 ) -> RandomRollout:
     """Act at random for `steps` steps; `progress` is told the number of steps done now and then."""
-    if steps < 1:
-        raise ValueError(f"steps={steps} must be at least 1")
+    if not 1 <= steps <= MOST_STEPS:
+        raise ValueError(f"steps={steps} must be at least 1 and at most {MOST_STEPS:,}")
+    if seed < 0:
+        raise ValueError(f"seed={seed} must not be negative")
     env.action_space.seed(seed)
     states, episodes, rewarded, hit = [], 0, 0, False
     obs, _ = env.reset(seed=seed)

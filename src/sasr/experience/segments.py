@@ -14,7 +14,7 @@ from sasr.errors import unknown_name
 from sasr.experience.growing import GrowingModule
 from sasr.experience.transition import Transition
 
-RuleName = Literal["episode", "segments", "authors"]
+RuleName = Literal["episode", "segments", "paper", "authors"]
 Flags = NDArray[np.bool_]
 FIRST_CAPACITY = 64
 
@@ -27,6 +27,7 @@ class Moment(NamedTuple):
     idle: Flags  # this step's reward was exactly the threshold (0: neither goal nor cost)
     full: Flags  # the segment has reached the longest length allowed
     done: Flags  # the episode ended, for whatever reason
+    repeated: Flags  # the seed has seen a reward after which its episode went on, in this step or before
 
 
 class Verdict(NamedTuple):
@@ -37,13 +38,22 @@ class Verdict(NamedTuple):
 
 
 def by_episode(now: Moment) -> Verdict:
-    """A whole episode is one segment; it succeeded if it was ever rewarded (paper, "Defining Success and Failure")."""
+    """A whole episode is one segment; it succeeded if it was ever rewarded."""
     return Verdict(close=now.done, success=now.hit | now.hit_before)
 
 
 def by_segments(now: Moment) -> Verdict:
     """A reward closes a success; running past the longest length, or into the episode's end, closes a failure."""
     return Verdict(close=now.hit | now.full | now.done, success=now.hit)
+
+
+def by_paper(now: Moment) -> Verdict:
+    """Whole episodes while rewards only come at their end, segments from then on ("Defining Success and Failure")."""
+    whole, cut = by_episode(now), by_segments(now)
+    return Verdict(
+        close=np.where(now.repeated, cut.close, whole.close),
+        success=np.where(now.repeated, cut.success, whole.success),
+    )
 
 
 def by_authors(now: Moment) -> Verdict:
@@ -54,6 +64,7 @@ def by_authors(now: Moment) -> Verdict:
 RULES: dict[str, Callable[[Moment], Verdict]] = {
     "episode": by_episode,
     "segments": by_segments,
+    "paper": by_paper,
     "authors": by_authors,
 }
 
@@ -77,6 +88,7 @@ class Segmenter(GrowingModule):
     open_items: Tensor  # (P, E, T, *item_shape)
     length: Tensor  # (P, E) int64
     was_hit: Tensor  # (P, E) bool
+    repeated: Tensor  # (P, 1) bool, whether a seed has seen a reward after which its episode went on
     last_hit: Tensor | None  # (P, E) int64, the last rewarded step of the open segment, if it has one
 
     def __init__(
@@ -104,6 +116,7 @@ class Segmenter(GrowingModule):
         self.register_growing("open_items", torch.zeros((*shape, FIRST_CAPACITY, *item_shape), dtype=dtype), axis=2)
         self.register_buffer("length", torch.zeros(shape, dtype=torch.int64))
         self.register_buffer("was_hit", torch.zeros(shape, dtype=torch.bool))
+        self.register_buffer("repeated", torch.zeros((members, 1), dtype=torch.bool))
         self.register_buffer("last_hit", torch.zeros(shape, dtype=torch.int64) if mark_hits else None)
 
     def add(self, step: Transition, items: Tensor) -> list[Segment]:
@@ -117,13 +130,18 @@ class Segmenter(GrowingModule):
         if self.last_hit is not None:
             now = hit if valid is None else hit & valid
             self.last_hit.numpy()[now] = length[now] - 1
+        done = step.terminated.numpy() | step.truncated.numpy()
+        goes_on = hit & ~done if valid is None else hit & ~done & valid
+        repeated = self.repeated.numpy()
+        repeated |= goes_on.any(1, keepdims=True)
         verdict = self.judge(
             Moment(
                 hit=hit,
                 hit_before=was_hit,
                 idle=reward == self.reward_above,
                 full=length >= self.max_steps,
-                done=step.terminated.numpy() | step.truncated.numpy(),
+                done=done,
+                repeated=np.broadcast_to(repeated, done.shape),
             )
         )
         close = verdict.close if valid is None else verdict.close & valid

@@ -13,7 +13,7 @@ from sasr.experiments.job import CELLS, Job, is_done
 from sasr.experiments.plan import Cell, Plan
 from sasr.experiments.runners.protocol import Runner, State
 from sasr.files import write_whole
-from sasr.records.folder import CONFIG
+from sasr.records.folder import read_facts
 
 PLAN = "plan.json"
 
@@ -87,10 +87,10 @@ def write_plan(plan: Plan, out: Path) -> None:
 def begun(out: Path) -> Callable[[Cell], list[Cell]]:
     """What of a cell has a run's folder already: parts with some of its seeds, no seed in two of them."""
     runs: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-    for path in sorted((out / CELLS).glob(f"*/{CONFIG}")):
+    for folder in sorted((out / CELLS).glob("*")):
         with suppress(OSError, ValueError, KeyError, TypeError):  # one that can't be read has nothing to go on from
-            name = path.parent.name
-            runs.setdefault(_readable(name), []).append((name, tuple(json.loads(path.read_bytes())["config"]["seeds"])))
+            seeds = tuple(read_facts(folder)["config"]["seeds"])
+            runs.setdefault(_readable(folder.name), []).append((folder.name, seeds))
 
     def parts(cell: Cell) -> list[Cell]:
         found: list[Cell] = []

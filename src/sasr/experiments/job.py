@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sasr.experiments.plan import Cell
+from sasr.files import leftovers
 from sasr.records import judge
-from sasr.records.folder import CONFIG
 from sasr.records.metrics import NAME as METRICS
-from sasr.records.policy import Policy, load_policy
+from sasr.records.metrics import recorded_steps
+from sasr.records.policy import load_policy
 from sasr.records.window import mean_and_error
-from sasr.run import Run, go_on, start
+from sasr.run import Run, clear_up, go_on, start
 from sasr.training import checkpoint
 from sasr.training.config import TrainConfig
 from sasr.training.trainer import CHECKPOINTS
@@ -67,6 +67,11 @@ class Job:
         """Where its process writes what it has to say."""
         return self.out / "logs" / f"{self.cell.id}.log"
 
+    @property
+    def modules(self) -> list[str]:
+        """What its run may import: the module of the task that was asked for, whatever the run's folder names."""
+        return [module] if (module := self.cell.task.rpartition(":")[0]) else []
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, for another process."""
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -93,11 +98,12 @@ def run_job(job: Job) -> bool:
     if is_done(job):
         return True
     run = _train(job)
-    policy = _policy(run)
-    if policy is None or policy.steps < run.config.steps:
+    if not run.finished:
         return False
     _let_replay_go(run)
-    result = judge.judge(policy, episodes=job.final_episodes, workers=job.workers)
+    clear_up(run)
+    policy = load_policy(run.folder)
+    result = judge.judge(policy, episodes=job.final_episodes, workers=job.workers, allow_import=job.modules)
     judge.write_judgement(policy, result, seed=0, deterministic=True)
     return True
 
@@ -146,29 +152,30 @@ def _train(job: Job) -> Run:
 
 def _train_now(job: Job) -> Run:
     folder = job.folder
-    if not (folder / CONFIG).exists():
-        shutil.rmtree(folder, ignore_errors=True)  # killed before it had its settings: nothing is in there
+    if not (folder.exists() and set(folder.iterdir()) - set(leftovers(folder))):  # not begun, or killed at once
         told = {"method": job.cell.method.name, "command": job.command, "commit": job.commit}
         config = job.cell.config(device=job.device, workers=job.workers)
         return start(config, out=folder, events=job.events, track=job.track, told=told)
     run = Run(folder)
-    policy = _policy(run)
-    if policy is not None and policy.steps >= run.config.steps:
+    if run.finished:
         return run
     run.config = _on(run.config, job)
-    return go_on(run, events=job.events, track=job.track)
+    return go_on(run, events=job.events, track=job.track, allow_import=job.modules, start_over=_never_saved(run))
+
+
+def _never_saved(run: Run) -> bool:
+    """Whether a run ended before its first checkpoint was in place; one that took all its steps had one."""
+    problems: list[Path] = []
+    if checkpoint.newest(run.folder / CHECKPOINTS, lambda path, reason: problems.append(path)):
+        return False
+    half_written = [path for path in problems if path.suffix == ".partial"]
+    damaged = len(problems) > len(half_written)
+    return not damaged and (bool(half_written) or recorded_steps(run.folder) < run.config.steps)
 
 
 def _on(config: TrainConfig, job: Job) -> TrainConfig:
     """A run goes on with its own settings, on whatever this job may use."""
     return dataclasses.replace(config, device=job.device, workers=job.workers)
-
-
-def _policy(run: Run) -> Policy | None:
-    try:
-        return load_policy(run.folder)
-    except FileNotFoundError:
-        return None
 
 
 def _let_replay_go(run: Run) -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from sasr.experiments.job import Job, run_job
 from sasr.experiments.runners.protocol import State
@@ -59,7 +60,8 @@ def main() -> int:
     """0: the cell is done. 3: stopped, with a checkpoint. Anything else: the log says why."""
     job, runner = Job.from_json(json.loads(sys.argv[1])), int(sys.argv[2])
     threading.Thread(target=_stop_without, args=(runner,), daemon=True).start()
-    print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {job.cell}: process {os.getpid()}", flush=True)
+    with suppress(OSError):  # not by print: what a full disk did not take would fail again at the end of the process
+        os.write(1, f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {job.cell}: process {os.getpid()}\n".encode())
     try:
         return 0 if run_job(job) else STOPPED
     except KeyboardInterrupt:

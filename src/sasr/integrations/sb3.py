@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from stable_baselines3.common.buffers import DictReplayBuffer, DictRolloutBuffer, ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.utils import get_device
 from stable_baselines3.common.vec_env import VecNormalize, unwrap_vec_normalize
 from torch import Tensor
 
@@ -30,13 +32,13 @@ ShaperLike = SASR | str | Mapping[str, Any]
 
 
 def make_shaper(shaper: ShaperLike) -> SASR:
-    """The shaper that a user's words stand for.
+    """A new shaper with the settings given; a `SASR` stays unbound, because models keep it and save it.
 
     >>> make_shaper({"preset": "paper", "retention": 0.2}).config.retention
     0.2
     """
     if isinstance(shaper, SASR):
-        return shaper
+        return type(shaper)(config=shaper.config)
     return SASR(shaper) if isinstance(shaper, str) else SASR(**shaper)
 
 
@@ -50,7 +52,6 @@ class _Shaping:
     observation_space: Any
     action_space: Any
     n_envs: int
-    device: torch.device
     last_batch: Batch | None = None
     last_bonus: Tensor | None = None
     for_dicts: type | None = None
@@ -62,7 +63,18 @@ class _Shaping:
         variant = cls.__dict__.get("for_dicts") if isinstance(space, gym.spaces.Dict) else None
         return super().__new__(variant or cls)
 
-    def _bind(self, shaper: ShaperLike, *, seed: int, discount: float, replay: ReplayView | None = None) -> None:
+    @property
+    def device(self) -> torch.device:
+        """Where batches go; Stable-Baselines3 sets it anew when a saved buffer is loaded, and the evidence follows."""
+        return self._device
+
+    @device.setter
+    def device(self, device: torch.device | str) -> None:
+        self._device = torch.device(device)
+        if "shaper" in self.__dict__ and self.shaper.bound.device != self._device:
+            self._continue(self.shaper, self.shaper.bound, self.shaper.state_dict())
+
+    def _bind(self, shaper: ShaperLike, *, seed: int, discount: float) -> None:
         host = Host(
             observation_space=self.observation_space,
             action_space=self.action_space,
@@ -70,10 +82,32 @@ class _Shaping:
             envs=self.n_envs,
             device=self.device,
             discount=discount,
-            replay=replay,
+            replay=self._replay_view(),
         )
-        self.shaper = make_shaper(shaper)
-        self.shaper.bind(host)
+        shaper = make_shaper(shaper)
+        shaper.bind(host)
+        self.shaper = shaper
+
+    def _continue(self, shaper: ShaperLike, host: Host, evidence: Mapping[str, Any]) -> None:
+        """A shaper of the same settings on this buffer's device, which goes on from `evidence`."""
+        self._bind(shaper, seed=host.seeds[0], discount=host.discount)
+        self.shaper.load_state_dict(evidence)
+        self.last_batch = self.last_bonus = None
+
+    def _replay_view(self) -> ReplayView | None:
+        return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is pickled must be readable where there is no such device.
+        evidence = {name: tensor.cpu() for name, tensor in self.shaper.state_dict().items()}
+        kept = {name: value for name, value in self.__dict__.items() if name not in ("last_batch", "last_bonus")}
+        return kept | {"shaper": (make_shaper(self.shaper), replace(self.shaper.bound, replay=None), evidence)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        saved = state.pop("shaper")
+        self.__dict__.update(state)
+        self.device = get_device(self.device)
+        self._continue(*saved)
 
     def _tensor(self, array: Any, dtype: torch.dtype | None = None) -> Tensor:
         """An array with a leading population axis, on the shaper's device."""
@@ -165,7 +199,10 @@ class SASRReplayBuffer(_Shaping, ReplayBuffer):
                 "absorbing=True must tell a time limit from an end, but handle_timeout_termination is False here; "
                 "keep it True, or give SASR(..., absorbing=False)"
             )
-        self._bind(shaper, seed=seed, discount=discount, replay=_StoredStates(self))
+        self._bind(shaper, seed=seed, discount=discount)
+
+    def _replay_view(self) -> ReplayView:
+        return _StoredStates(self)
 
     def add(
         self,

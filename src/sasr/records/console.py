@@ -19,6 +19,7 @@ from rich.text import Text
 
 from sasr.records.metrics import Event, read_metrics
 from sasr.records.window import Window, mean_and_error
+from sasr.terminal import Terminal
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 from sasr.training.trainer import Trainer
@@ -33,7 +34,7 @@ class ConsoleView:
     """Shows mean ± standard error over seeds, the speed, the time left and a small curve."""
 
     def __init__(self, folder: Path, *, console: Console | None = None) -> None:
-        self.folder, self.console = folder, console or Console()
+        self.folder, self.console = folder, console or Terminal()
         self.live: Live | None = None
         self.steps = self.total = self.checkpoint = 0
 
@@ -116,7 +117,11 @@ class ConsoleView:
     def _draw(self, now: float) -> None:
         self.drawn = now
         self.times.append((now, self.steps))
-        while len(self.times) > 2 and now - self.times[0][0] > _MEMORY:
+        # The burn-in is faster than learning: its speed is none to reckon with once it is over.
+        learning = self.steps > self.burn_in
+        while len(self.times) > 2 and (
+            now - self.times[0][0] > _MEMORY or (learning and self.times[0][1] < self.burn_in)
+        ):
             self.times.popleft()
         if self.live:
             self.live.refresh()
@@ -171,7 +176,7 @@ class ConsoleView:
         return Text(f"{self.folder}{saved}{how}", style="dim", overflow="fold")
 
     def _pace(self) -> list[str]:
-        """Speed and time left; the burn-in is faster than learning, so it tells nothing about the time left."""
+        """Speed and time left; the burn-in is faster than learning, so the time left is at least what it says."""
         (then, before), (now, steps) = self.times[0], self.times[-1]
         if now <= then or steps <= before:
             return []
@@ -180,7 +185,10 @@ class ConsoleView:
         pace = [f"{rate:,.0f} steps/s{each}"]
         if self.steps >= self.total:
             return pace
-        return [*pace, f"{clock((self.total - self.steps) / rate)} left" if before >= self.burn_in else "burn-in"]
+        left = f"{clock((self.total - self.steps) / rate)} left"
+        if self.steps < self.burn_in:
+            return [*pace, f"at least {left}", "burn-in"]
+        return [*pace, left if before >= self.burn_in else f"at least {left}"]
 
     def _remember(self, events: list[Event]) -> None:
         for event in events:

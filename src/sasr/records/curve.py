@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sasr.files import write_whole
 from sasr.records.metrics import Event, read_metrics
 
 if TYPE_CHECKING:
@@ -69,9 +71,14 @@ def draw_curve(run: Path, *, title: str, members: int) -> Path | None:
     events = read_metrics(run, "episode", "evaluation")
     if not events:
         return None
-    figure = _figure(events, title, members)
-    path = run / NAME
-    figure.savefig(path, dpi=110)
+    return save_picture(_figure(events, title, members), run / NAME)
+
+
+def save_picture(figure: Figure, path: Path) -> Path:
+    """Write a PNG, whole or not at all."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    write_whole(path, buffer.getvalue())
     return path
 
 

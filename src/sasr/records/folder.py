@@ -7,10 +7,13 @@ import os
 import platform
 import re
 import shlex
+import stat
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,14 +21,18 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from sasr.files import write_whole
+from sasr.files import leftovers, read_regular, remove_leftovers, write_whole
 from sasr.records.spaces import space_from_json, space_to_json
+from sasr.training import checkpoint
 from sasr.training.config import TrainConfig
-from sasr.training.trainer import CHECKPOINTS
+from sasr.training.trainer import CHECKPOINTS, Silent, Trainer
 
 FORMAT = 1
 """Raised when a new version writes something that an older one would misread."""
 CONFIG = "config.json"
+CONFIG_BYTES = 2**26
+COPY = "config"
+"""What a checkpoint calls its copy of config.json, among what recorders save."""
 PLACE = Path("runs")
 
 
@@ -67,40 +74,22 @@ class RunFolder:
             **(told or {}),
         }
         path.mkdir(parents=True, exist_ok=True)
-        write_whole(path / CONFIG, json.dumps(facts, indent=1) + "\n")
+        write_whole(path / CONFIG, _as_text(facts))
         return cls(path, facts)
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
-        """The run in a folder; one that is half written or from a newer version is refused."""
+        """The run in a folder; one from a newer version is refused."""
         path = Path(path)
-        file = path / CONFIG
         if not path.is_dir():
             raise FileNotFoundError(f"there is no run in {path}{_near(path)}")
-        if not file.exists():
-            raise FileNotFoundError(
-                f"{path} is no run, or was only half written: it has no {CONFIG}; give a run's folder, or train again"
-            )
+        _check_entries(path)
+        facts = read_facts(path)
         try:
-            facts = json.loads(file.read_bytes())
-            written = int(facts["format"])
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(
-                f"{file} is cut off or was changed: the run in {path} is half written and can't be read; "
-                "delete the folder and train again"
-            ) from None
-        if written > FORMAT:
-            by = facts.get("versions", {}).get("sasr", "unknown")
-            raise ValueError(
-                f"{path} was written by a newer sasr ({by}, format {written}; this one reads up to {FORMAT}): "
-                "upgrade sasr"
-            )
-        missing = [name for name in ("config", "observation_space", "action_space") if name not in facts]
-        if missing:
-            raise ValueError(
-                f"{file} has no {missing[0]!r}: the run is half written; delete the folder and train again"
-            )
-        return cls(path, facts)
+            return cls(path, facts)
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            message = f"{path / CONFIG} holds what no run writes ({error}); it was damaged, or changed by hand"
+            raise ValueError(message) from None
 
     @property
     def checkpoints(self) -> Path:
@@ -108,16 +97,102 @@ class RunFolder:
         return self.path / CHECKPOINTS
 
 
+def _check_entries(path: Path) -> None:
+    """Refuse a run folder with a way out: what is read would come from elsewhere, what is written would go there."""
+    for entry in path.iterdir():
+        if not (stat.S_ISREG(mode := entry.lstat().st_mode) or stat.S_ISDIR(mode)):
+            raise ValueError(
+                f"{entry} is a link, a pipe or a device, and a run's folder has files and folders of its own only; "
+                "remove it, or put there what it points to"
+            )
+
+
+class ConfigCopy(Silent):
+    """Keeps what config.json says in every checkpoint, so that a damaged one can be restored."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, trainer: Trainer) -> None:
+        """Read it; half-written files that a killed process left are removed."""
+        remove_leftovers(self.folder)
+        self.facts = read_facts(self.folder)
+
+    def save(self) -> dict[str, Any]:
+        """All of it."""
+        return self.facts
+
+    def close(self, steps: int) -> None:
+        """Nothing waits."""
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What a run's config.json says; one that is missing or damaged is restored from the newest whole checkpoint."""
+    file = folder / CONFIG
+    try:
+        facts = json.loads(read_regular(file, CONFIG_BYTES))
+        damage = _damage(facts)
+    except FileNotFoundError:
+        damage = "is missing"
+    except (ValueError, RecursionError):
+        damage = "is cut off or was changed"
+    if not damage:
+        _check_format(folder, facts)
+        return dict(facts)
+    return _restored(file, damage)
+
+
+def _damage(facts: Any) -> str:
+    if not isinstance(facts, dict) or not isinstance(facts.get("format"), int):
+        return "is cut off or was changed"
+    if facts["format"] > FORMAT:
+        return ""  # whatever it holds
+    missing = [name for name in ("config", "observation_space", "action_space") if name not in facts]
+    return f"has no {missing[0]!r}" if missing else ""
+
+
+def _check_format(folder: Path, facts: Mapping[str, Any]) -> None:
+    written = facts["format"]
+    if written > FORMAT:
+        by = facts.get("versions", {}).get("sasr", "unknown")
+        raise ValueError(
+            f"{folder} was written by a newer sasr ({by}, format {written}; this one reads up to {FORMAT}): "
+            "upgrade sasr"
+        )
+
+
+def _restored(file: Path, damage: str) -> dict[str, Any]:
+    folder = file.parent
+    found = checkpoint.newest(folder / CHECKPOINTS)
+    facts = found.facts.get("recorder", {}).get(COPY) if found else None
+    if found is None or facts is None or _damage(facts):
+        error = ValueError if file.exists() else FileNotFoundError
+        raise error(
+            f"{file} {damage}, and no whole checkpoint has a copy: {folder} is no run, or one that was only half "
+            "written; give a run's folder, or train again in another one"
+        )
+    warnings.warn(f"{file} {damage}; restored from checkpoint {found.path.name}", stacklevel=2)
+    with suppress(OSError):  # a folder that can't be written to can still be read
+        if file.exists():
+            file.replace(file.with_name(f"{CONFIG}.damaged"))
+        write_whole(file, _as_text(facts))
+    return dict(facts)
+
+
+def _as_text(facts: Mapping[str, Any]) -> str:
+    return json.dumps(facts, indent=1) + "\n"
+
+
 def check_free(path: Path) -> None:
     """Raise if something is at `path` already, and say what to do instead; an empty folder may be used."""
-    if (path / CONFIG).exists():
+    if any((path / name).exists() for name in (CONFIG, CHECKPOINTS)):
         raise FileExistsError(
             f"{path} has a run already; go on with it by `sasr resume {path}`, or name another folder with --out"
         )
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and (not path.is_dir() or set(path.iterdir()) - set(leftovers(path))):
         raise FileExistsError(
-            f"{path} exists and is no run, or one that was only half written; delete it, or name another folder with "
-            "--out"
+            f"{path} exists and is no run, or one that was only half written; name another folder with --out, or move "
+            "this one away"
         )
 
 

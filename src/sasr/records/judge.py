@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +21,13 @@ from sasr.randomness import stream_seed
 from sasr.records.policy import Policy
 from sasr.records.window import mean_and_error
 from sasr.tasks import make
+from sasr.tasks.any_environment import close_environment
+from sasr.tasks.modules import import_of_run
 from sasr.tasks.vector import Population
 from sasr.training.evaluate import Evaluation, evaluate
 
 NAME = "eval.json"
+MOST_EPISODES = 1_000_000
 INSTALL = 'films need imageio and ffmpeg: pip install "sasr[video]"'
 _AT_ONCE = 10  # environments of each member; every one may be a simulator with its own memory
 
@@ -46,6 +49,7 @@ def judge(
     deterministic: bool = True,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
+    allow_import: Sequence[str] = (),
 ) -> Evaluation:
     """Episodes of every member of a run, (P, episodes).
 
@@ -56,13 +60,17 @@ def judge(
         deterministic: The best actions known, instead of exploring ones.
         workers: Processes that step the environments.
         progress: Told the number of episodes that have ended, over all members.
+        allow_import: Modules that the run's task may come from, though they are not installed.
     """
-    if episodes < 1:
-        raise ValueError(f"episodes={episodes} must be at least 1")
+    if not 1 <= episodes <= MOST_EPISODES:
+        raise ValueError(f"episodes={episodes} must be at least 1 and at most {MOST_EPISODES:,}")
     config = policy.folder.config
+    import_of_run(config.task, allow_import)
     places = min(episodes, _AT_ONCE)
     rounds: list[Evaluation] = []
-    with Population(config.task, seeds=config.seeds, environments=places, workers=workers) as population:
+    with Population(
+        config.task, seeds=config.seeds, environments=places, workers=workers, **config.task_options
+    ) as population:
         for number in range(math.ceil(episodes / places)):
             told = partial(_add, progress, number * places * len(config.seeds)) if progress else None
             stream = f"judge/{seed}/{number}"
@@ -124,10 +132,11 @@ def film(policy: Policy, *, member: int, seed: int = 0, deterministic: bool = Tr
     import imageio
 
     config = policy.folder.config
+    import_of_run(config.task)
     path = policy.folder.path / f"video-seed-{policy.seeds[member]}.mp4"
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory; it would look for a screen
-    env = make(config.task, render_mode="rgb_array")
+    env = make(config.task, render_mode="rgb_array", **config.task_options)
     try:
         fps = env.metadata.get("render_fps") or 30
         obs, _ = env.reset(seed=stream_seed(policy.seeds[member], f"film/{seed}") % 2**32)
@@ -146,7 +155,7 @@ def film(policy: Policy, *, member: int, seed: int = 0, deterministic: bool = Tr
             f'{config.task} is drawn by a package that is missing ({error}): pip install "sasr[all]"'
         ) from None
     finally:
-        env.close()
+        close_environment(env)
     return path
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sasr.files import read_regular
 from sasr.records.memory import PeakMemory
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
@@ -24,7 +27,11 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 NAME = "metrics.jsonl"
+_BLOCK = 2**16  # bytes read at a time
 Kind = Literal["episode", "figures", "evaluation", "clock", "notice"]
+_BYTES = 2**32
+HISTORY: tuple[Kind, ...] = ("episode", "figures", "evaluation")
+"""Kinds of what a run went through; the others are about the program."""
 Event = dict[str, Any]
 """A line: kind, step, member and seed (null where it concerns all), and what the kind adds."""
 
@@ -44,7 +51,7 @@ class MetricsFile:
             warn: Told when the disk does not take a line; lines wait until it does.
         """
         self.path, self.warn = folder / NAME, warn
-        self.bytes = 0  # that are on disk
+        self.bytes = self._saved_bytes = 0  # that are on disk now, and that were when the run was saved
         self.seconds_before = 0.0  # of training in earlier sessions
         self._start = time.monotonic()
         self._file: BinaryIO | None = None
@@ -62,17 +69,28 @@ class MetricsFile:
         return self.seconds_before + time.monotonic() - self._start
 
     def begin(self, trainer: Trainer) -> None:
-        """Open the file; what a killed run wrote after its last checkpoint is cut off."""
+        """Open the file; what a killed run wrote after its last checkpoint is cut off.
+
+        A file that would be cut to nothing is kept beside as it was.
+        """
         self._seeds, self._every = trainer.config.seeds, trainer.config.log_every
         self._at = trainer.loop.steps
         self._next_clock = (self._at // self._every + 1) * self._every
         # Unbuffered: a line is with the system as soon as it is written, and a killed run loses none.
         self._file = cast(BinaryIO, self.path.open("ab", buffering=0))
         _lock(self._file, self.path)
+        if self.bytes == 0 and recorded_steps(self.path.parent, *HISTORY):
+            shutil.copyfile(self.path, free_place(self.path.parent))
+        lost = self._saved_bytes - self.bytes
+        self.bytes = _end_of_line(self.path, self.bytes)
         self._file.truncate(self.bytes)
         self._memory = PeakMemory(trainer.device)
         self._start = time.monotonic()
         self._push()  # notices that came before
+        if lost:
+            self.notice(
+                self._at, f"{self.path.name} was {lost:,} bytes shorter than when it was saved; what it lost stays lost"
+            )
         if trainer.loop.steps:
             self.notice(trainer.loop.steps, "resumed")
 
@@ -132,10 +150,11 @@ class MetricsFile:
         return {"bytes": self.bytes, "seconds": self.seconds}
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a saved length; a file that is shorter has lost lines, and stays as it is."""
+        """Go on from a saved length; a file that is shorter has lost lines, and keeps the whole ones it has."""
         self.seconds_before = float(saved.get("seconds", 0.0))
+        self._saved_bytes = int(saved.get("bytes", 0))
         length = self.path.stat().st_size if self.path.exists() else 0
-        self.bytes = min(int(saved.get("bytes", 0)), length)
+        self.bytes = min(self._saved_bytes, length)
 
     def close(self, steps: int) -> None:
         """Tell the time a last time."""
@@ -191,7 +210,7 @@ def read_metrics(run: str | Path, *kinds: Kind) -> list[Event]:
     path = Path(run) / NAME
     if not path.exists():
         raise FileNotFoundError(f"{run} has no {NAME}: it is not a run's folder, or nothing has happened in it yet")
-    lines = path.read_bytes().split(b"\n")
+    lines = read_regular(path, _BYTES).split(b"\n")
     events = []
     for number, line in enumerate(lines[:-1], start=1):  # what stands behind the last line's end was cut off
         try:
@@ -203,6 +222,32 @@ def read_metrics(run: str | Path, *kinds: Kind) -> list[Event]:
         if not kinds or event["kind"] in kinds:
             events.append(event)
     return events
+
+
+def recorded_steps(run: str | Path, *kinds: Kind) -> int:
+    """The last step that a run's events, or those of some kinds, are of; 0 where there are none yet."""
+    if not (Path(run) / NAME).exists():
+        return 0
+    return max((int(event["step"]) for event in read_metrics(run, *kinds)), default=0)
+
+
+def free_place(folder: Path) -> Path:
+    """The first of metrics.1.jsonl, metrics.2.jsonl, … that is not there yet."""
+    numbers = itertools.count(1)
+    return next(path for number in numbers if not (path := folder / f"metrics.{number}.jsonl").exists())
+
+
+def _end_of_line(path: Path, end: int) -> int:
+    """Where the last whole line within the first `end` bytes of a file ends."""
+    with path.open("rb") as file:
+        while end > 0:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+    return 0
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from sasr.agents.registry import agent_named
 from sasr.experience.transition import Host
 from sasr.records.folder import RunFolder
-from sasr.training.checkpoint import newest
+from sasr.training.checkpoint import Checkpoint, newest, steps_of
 from sasr.training.config import choose_device
 
 
@@ -64,15 +65,17 @@ class Policy:
         return found.cpu()
 
 
-def load_policy(run: str | Path | RunFolder, *, device: str = "cpu") -> Policy:
-    """The policy of a run at its newest whole checkpoint."""
+def load_policy(
+    run: str | Path | RunFolder, *, device: str = "cpu", on_problem: Callable[[Path, str], None] | None = None
+) -> Policy:
+    """The policy of a run at its newest whole checkpoint.
+
+    Args:
+        run: The run's folder.
+        device: Where the policy is to act.
+        on_problem: Told the path and the reason of each newer checkpoint that can't be used.
+    """
     folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
-    checkpoint = newest(folder.checkpoints)
-    if checkpoint is None:
-        raise FileNotFoundError(
-            f"{folder.path} has no whole checkpoint yet; one is written every "
-            f"{folder.config.checkpoint_minutes:g} minutes and when the run ends"
-        )
     home = choose_device(device)
     config = folder.config
     host = Host(
@@ -85,5 +88,22 @@ def load_policy(run: str | Path | RunFolder, *, device: str = "cpu") -> Policy:
     )
     _, kind = agent_named(config.agent, folder.action_space)
     agent = kind.make(host, config.agent_config)
-    agent.load_state_dict(checkpoint.read("agent"))
-    return Policy(folder, agent, steps=int(checkpoint.facts["steps"]), device=home)
+    steps, problems = 0, list[str]()
+
+    def tell(path: Path, reason: str) -> None:
+        problems.append(f"{path.name}: {reason}")
+        if on_problem is not None:
+            on_problem(path, reason)
+
+    def use(found: Checkpoint) -> None:
+        nonlocal steps
+        steps = steps_of(found)
+        agent.load_state_dict(found.read("agent"))
+
+    if newest(folder.checkpoints, tell, use=use) is None:
+        why = f" ({'; '.join(problems)})" if problems else ""
+        raise FileNotFoundError(
+            f"{folder.path} has no whole checkpoint yet{why}; one is written every "
+            f"{config.checkpoint_minutes:g} minutes and when the run ends"
+        )
+    return Policy(folder, agent, steps=steps, device=home)

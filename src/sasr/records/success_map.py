@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.transition import Batch
-from sasr.files import write_whole
+from sasr.files import read_arrays, write_whole
+from sasr.records.curve import save_picture
 from sasr.shaping.beta import beta_mean
 from sasr.shaping.sasr import SASR
 from sasr.training.trainer import Silent, Trainer
@@ -22,6 +23,7 @@ from sasr.training.trainer import Silent, Trainer
 DATA, PICTURE = "success_map.npz", "success_map.png"
 MOMENTS = 10
 _POINTS = 61
+_BYTES = 2**28
 
 
 class Maps(NamedTuple):
@@ -60,9 +62,10 @@ class SuccessMap(Silent):
         self.period = max(1, trainer.config.steps // MOMENTS)
         self.next = (trainer.loop.steps // self.period + 1) * self.period
         if trainer.loop.steps and (self.folder / DATA).exists():
-            found = read_maps(self.folder)
-            self.kept = [(int(s), rate) for s, rate in zip(found.steps, found.rate, strict=True)]
-            self.kept = [(step, rate) for step, rate in self.kept if step <= trainer.loop.steps]
+            try:
+                self.kept = _maps_until(trainer.loop.steps, read_maps(self.folder))
+            except Exception as error:  # numpy and zipfile have many kinds for a damaged file
+                raise ValueError(f"{DATA} can't be read, only what follows will be in it: {error}") from error
 
     def turned(self, steps: int) -> None:
         """Another map when it is time."""
@@ -81,6 +84,10 @@ class SuccessMap(Silent):
         write_whole(self.folder / DATA, buffer.getvalue())
 
 
+def _maps_until(steps: int, maps: Maps) -> list[tuple[int, NDArray[np.float32]]]:
+    return [(int(step), rate) for step, rate in zip(maps.steps, maps.rate, strict=True) if step <= steps]
+
+
 def success_rates(shaper: SASR, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float32]:
     """Mean of the Beta distribution at every point of a grid, (P, Y, X), by the shaper's own counts."""
     host = shaper.host
@@ -97,8 +104,7 @@ def success_rates(shaper: SASR, x: NDArray[np.float64], y: NDArray[np.float64]) 
 
 def read_maps(run: str | Path) -> Maps:
     """The maps of a run."""
-    with np.load(Path(run) / DATA, allow_pickle=False) as data:
-        return Maps(data["steps"], data["x"], data["y"], data["rate"])
+    return Maps(*read_arrays(Path(run) / DATA, Maps._fields, _BYTES))
 
 
 def draw_maps(run: Path, *, title: str, axes: Mapping[int, str] | None = None) -> Path | None:
@@ -123,6 +129,4 @@ def draw_maps(run: Path, *, title: str, axes: Mapping[int, str] | None = None) -
     figure.supylabel(names.get(1, "observation[1]"), fontsize=9)
     figure.suptitle(title, fontsize=11)
     figure.colorbar(image, ax=panels, label="success rate, (N_S + 1) / (N_S + N_F + 2)")
-    path = run / PICTURE
-    figure.savefig(path, dpi=110)
-    return path
+    return save_picture(figure, run / PICTURE)

@@ -86,6 +86,7 @@ def told_apart(results: Sequence[Result], origins: Sequence[str]) -> list[Result
     return [replace(result, method=name) for (result, _), name in zip(entries, names, strict=True)]
 
 
+_LONGEST = 500  # characters of a reason, which may quote what was found
 Entry = tuple[Result, str]
 Telling = Callable[[Sequence[Entry]], Callable[[Entry], str]]
 
@@ -95,7 +96,10 @@ def _take_run(place: Path, here: str, found: Collection, origins: list[str]) -> 
         found.results.append(from_run(place))
         origins.append(here)
     except ValueError as error:
-        found.problems.append(Problem(here, str(error)))
+        found.problems.append(Problem(here, str(error)[:_LONGEST]))
+        return
+    except (TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        found.problems.append(Problem(here, f"holds what no run writes: {str(error)[:_LONGEST]}"))
         return
     try:
         maps = read_maps(place)

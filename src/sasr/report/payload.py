@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sasr.files import read_regular
 from sasr.report import stats, tables
 from sasr.report.collect import Collection, Video
 from sasr.report.palette import DARK, LIGHT
@@ -181,7 +182,7 @@ def _videos(films: Sequence[Video], out: Path) -> list[dict[str, Any]]:
         embedded = size <= left
         if embedded:
             left -= size
-            source = f"data:{kind};base64,{base64.b64encode(film.path.read_bytes()).decode()}"
+            source = f"data:{kind};base64,{base64.b64encode(read_regular(film.path, size)).decode()}"
         else:
             source = _link(film.path, out)
         shown.append({"run": film.run, "name": film.path.name, "source": source, "embedded": embedded})

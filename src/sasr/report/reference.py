@@ -64,7 +64,16 @@ def read_reference(path: str | Path) -> References:
 
 def like(method: str, curves: Mapping[str, Reference]) -> Reference | None:
     """The curve of a method, or of what it is a variant of: that of sasr for sasr-authors and sasr (features=50)."""
-    return curves.get(method) or curves.get(re.split(r"[-+ @(]", method)[0])
+    return curves.get(method) or curves.get(family(method))
+
+
+def family(method: str) -> str:
+    """What a method is a variant of.
+
+    >>> [family(name) for name in ("sasr-authors", "sasr (features=50)", "sac-paper", "rnd")]
+    ['sasr', 'sasr', 'sac', 'rnd']
+    """
+    return re.split(r"[-+ @(,]", method)[0]
 
 
 def _number(text: str) -> float:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sasr.files import read_arrays, read_regular
 from sasr.report.seeds import MAX_POINTS, SeedResult, logged, training_by_point, training_parts
 from sasr.report.store import Result
 
 CONFIG, METRICS, FINAL, MAPS = "config.json", "metrics.jsonl", "eval.json", "success_map.npz"
 VIDEOS = (".mp4", ".webm")
+CONFIG_BYTES, METRICS_BYTES, MAPS_BYTES = 2**26, 2**32, 2**28
+"""No more is read of a file: what claims to be larger is not what a run writes."""
 
 
 class Maps(NamedTuple):
@@ -47,7 +51,8 @@ def from_run(folder: str | Path) -> Result:
     final = _final(place / FINAL)
     taken = max((event["step"] for event in events), default=0)
     seeds = [_seed(seed, events, of, taken, final.get(seed, {})) for seed in planned]
-    clocks = [float(event["seconds"]) for event in events if event["kind"] == "clock" and event.get("seconds")]
+    told = [logged(event.get("seconds")) for event in events if event["kind"] == "clock"]
+    clocks = [seconds for seconds in told if math.isfinite(seconds)]
     peaks = [own for event in events if math.isfinite(own := logged(event.get("peak_memory_bytes")))]
     return Result(
         task=_short(str(config["task"])),
@@ -85,22 +90,23 @@ def method_name(config: Mapping[str, Any]) -> str:
 def read_maps(folder: Path) -> Maps | None:
     """The success-rate maps of a run; None where it has none."""
     path = folder / MAPS
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     try:
-        with np.load(path, allow_pickle=False) as data:
-            parts = [np.asarray(data[name]) for name in ("steps", "x", "y", "rate")]
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{MAPS} cannot be read ({error}); the page goes without this map") from None
-    steps, x, y, rate = parts
+        steps, x, y, rate = read_arrays(path, ("steps", "x", "y", "rate"), MAPS_BYTES)
+    except ValueError as error:
+        raise ValueError(f"{error}; the page goes without this map") from None
+    if not all(part.dtype.kind in "iuf" for part in (steps, x, y, rate)) or (steps.ndim, x.ndim, y.ndim) != (1, 1, 1):
+        raise ValueError(f"{MAPS} holds something else than moments, states and rates")
     if rate.ndim != 4 or rate.shape[0] != len(steps) or rate.shape[2:] != (len(y), len(x)):
         raise ValueError(f"{MAPS} has rates of shape {rate.shape} for {len(steps)} moments, {len(y)} × {len(x)} states")
     return Maps(folder.name, steps, x, y, rate.astype(np.float64), _axes(folder))
 
 
 def videos(folder: Path) -> list[Path]:
-    """Films of a run, by name."""
-    return sorted(path for path in folder.rglob("*") if path.suffix in VIDEOS)
+    """Films of a run, by name; a link is none, because a page would carry what it points to."""
+    films = (path for path in folder.rglob("*") if path.suffix in VIDEOS)
+    return sorted(path for path in films if stat.S_ISREG(path.lstat().st_mode))
 
 
 def _short(task: str) -> str:
@@ -110,23 +116,28 @@ def _short(task: str) -> str:
 
 def _facts(place: Path) -> dict[str, Any]:
     path = place / CONFIG
-    if not path.exists():
+    if not os.path.lexists(path):
         raise ValueError(f"has no {CONFIG}: a run that was half written, or no run")
     try:
-        facts = json.loads(path.read_bytes())
+        facts = json.loads(read_regular(path, CONFIG_BYTES))
         if not (isinstance(facts, dict) and isinstance(facts["config"], dict) and facts["config"]["task"]):
             raise ValueError
-    except (ValueError, KeyError):
+    except OSError as error:
+        raise ValueError(f"{CONFIG} cannot be read: {error}") from None
+    except (ValueError, KeyError, RecursionError):
         raise ValueError(f"{CONFIG} is cut off or was changed by hand: a run that was half written") from None
     return facts
 
 
 def _events(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The lines of a metrics file; what cannot be read is counted and told."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return [], []
+    try:
+        lines = read_regular(path, METRICS_BYTES).split(b"\n")
+    except OSError as error:
+        return [], [f"{METRICS} cannot be read: {error}"]
     events, bad = [], 0
-    lines = path.read_bytes().split(b"\n")
     for line in lines[:-1]:  # what stands behind the last line's end was cut off
         try:
             event = json.loads(line)
@@ -139,9 +150,9 @@ def _events(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 def _final(path: Path) -> dict[int, dict[str, Any]]:
     """Final evaluations by seed, from what `sasr eval` left."""
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(read_regular(path, METRICS_BYTES))
         return {int(own["seed"]): own for own in data["members"]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return {}
 
 

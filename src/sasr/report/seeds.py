@@ -203,7 +203,10 @@ def number(value: Any) -> float:
 
 def logged(value: Any) -> float:
     """A figure from a run's log, NaN for whatever else stands there."""
-    return float(value) if isinstance(value, int | float) else math.nan
+    try:
+        return float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def _means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:

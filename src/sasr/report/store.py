@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sasr.experiments.plan import seeds_in_words
-from sasr.files import check_writable, write_whole
+from sasr.files import check_writable, read_regular, write_whole
 from sasr.report.seeds import BY_POINT, SeedResult, check_names, number, seed_from_json
 
 KIND = "sasr-result"
 VERSION = 1
+FILE_BYTES = 2**28
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
 INDIFFERENT = ("seeds", "workers", "checkpoint_minutes")
@@ -131,10 +132,9 @@ class Result:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:
-        """A result from plain data; another version, a missing or an unknown part is refused by name.
+        """A result from plain data, under the name that its settings have today.
 
-        Every stored record comes through here, with the settings it was run with as `config`: where a method's name has
-        changed its meaning since, this is where a record gets the name that its settings have today.
+        Another version, a missing or an unknown part is refused by name.
         """
         if data.get("kind") != KIND:
             raise ValueError(f"kind={data.get('kind')!r} is not {KIND!r}: this is no result")
@@ -151,7 +151,19 @@ class Result:
         notes, planned = tuple(parts.pop("notes", ())), tuple(parts.pop("planned", ()))
         for name in ("wall_seconds", "peak_memory_bytes"):
             parts[name] = number(parts.get(name))
+        parts["method"] = _name_today(parts["method"], parts.get("config", {}))
         return cls(**parts, seeds=tuple(seeds), notes=notes, planned=planned)
+
+
+def _name_today(method: str, config: Mapping[str, Any]) -> str:
+    """`sasr` and `sac` were trained with the paper's agent until agents had a setting `critic_norm`."""
+    first, comma, rest = method.partition(",")
+    agent = config.get("agent_config") or {}
+    is_papers = bool(agent) and "critic_norm" not in agent and config.get("agent") in ("auto", "sac")
+    if not is_papers or "paper's agent" in method:
+        return method
+    renamed = {"sac": "sac-paper", "sasr": "sasr, paper's agent"}
+    return renamed.get(first, first) + comma + rest
 
 
 def cut_short(result: Result) -> Result | None:
@@ -209,11 +221,11 @@ def write_result(result: Result, folder: str | Path) -> Path:
 def read_result(path: str | Path) -> Result:
     """One file of a store; whatever is wrong with it is said with its name."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse)
+        data = json.loads(read_regular(Path(path), FILE_BYTES), parse_constant=_refuse)
         if not isinstance(data, dict):
             raise ValueError("this is no result")
         return Result.from_json(data)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
@@ -230,7 +242,11 @@ def read_files(paths: Iterable[Path], root: Path) -> Reading:
     results, problems = [], []
     for path in paths:
         name = str(path.relative_to(root))
-        text = path.read_text(encoding="utf-8", errors="replace")
+        try:
+            text = read_regular(path, FILE_BYTES).decode(errors="replace")
+        except OSError as error:
+            problems.append(Problem(name, f"cannot be read: {error}"))
+            continue
         if not is_result(text):
             if not _is_json(text):
                 problems.append(Problem(name, "is not JSON: cut off while it was written, or changed by hand"))
@@ -275,6 +291,6 @@ def _plain(value: Any) -> Any:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

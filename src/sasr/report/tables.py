@@ -83,7 +83,7 @@ class Table:
         writer = csv.writer(out, lineterminator="\n")
         extras = [[part for part in ("error", "low", "high") if self._has(index, part)] for index in range(self.width)]
         heads = [[name, *(f"{name} {part}" for part in more)] for name, more in zip(self.columns, extras, strict=True)]
-        writer.writerow([name for group in heads for name in group])
+        writer.writerow([_csv(name) for group in heads for name in group])
         for row in self.rows:
             groups = [
                 [own.value, *(getattr(own, part) for part in more)] for own, more in zip(row, extras, strict=True)
@@ -276,5 +276,6 @@ def _latex(text: str) -> str:
 
 def _csv(value: float | str) -> str:
     if isinstance(value, str):
-        return value
+        formula = value.startswith(("=", "+", "-", "@", "\t", "\r"))  # to a spreadsheet
+        return f"'{value}" if formula else value
     return "" if math.isnan(value) else repr(float(value))

@@ -184,7 +184,8 @@ class Shaper(GrowingModule, ABC):
     def check_batch(self, batch: Batch) -> None:
         """Raise a ValueError if a batch is of another host; looks at shapes and devices alone."""
         host, device = self.bound, batch.next_obs.device
-        if device.type != host.device.type or (device.index is not None and device.index != host.device.index):
+        numbered = host.device.type != "cpu" and host.device.index is not None  # torch calls cpu:0 "cpu"
+        if device.type != host.device.type or (numbered and device.index != host.device.index):
             expected_device = str(host.device)
             raise ValueError(
                 f"batch is on {device}, but this shaper was bound to {expected_device}; move it with "

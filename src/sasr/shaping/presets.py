@@ -91,9 +91,9 @@ class SasrConfig:
     """Standardised states are clipped to ± this many standard deviations."""
 
     success_rule: RuleName = "episode"
-    """What is a success: a whole episode, a segment up to a reward, or the released code's rule."""
+    """What is a success: a rewarded episode, a segment up to a reward, the paper's choice of these, or the authors'."""
     segment_steps: int = 200
-    """Longest segment, in steps, under success_rule=segments; running past it is a failure."""
+    """Longest segment, in steps, under success_rule=segments or paper; running past it is a failure."""
     reward_above: float = 0.0
     """A step counts as rewarded when its reward is above this."""
     retention: float = 0.1

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 import numbers
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
 from sasr.tasks import rendering
 from sasr.tasks.catalogue import BY_NAME, VARIANTS, full_id, unknown
+from sasr.tasks.modules import import_module, import_plugin
 
 Env = gym.Env[Any, Any]
 TaskLike = str | EnvSpec | Callable[..., Env]
@@ -32,6 +34,9 @@ _PLUGINS = ("gymnasium_robotics", "ale_py")  # their ids exist only after an imp
 def make(task: TaskLike, **kwargs: Any) -> Env:
     """Make a task: observations come as one float32 vector (or uint8 image), the reward as the environment has it.
 
+    `kwargs` go to the environment, but for `max_episode_steps`, which cuts episodes there in place of the time limit
+    that the environment is registered with.
+
     >>> make("MountainCar").reset(seed=0)[0].dtype
     dtype('float32')
     """
@@ -41,8 +46,19 @@ def make(task: TaskLike, **kwargs: Any) -> Env:
     if isinstance(found, str):
         return gym.make(found, **kwargs)
     if isinstance(found, EnvSpec):
-        return one_form(Contract(gym.make(found, disable_env_checker=True, **kwargs)))
-    return one_form(Contract(found(**kwargs)))
+        build = partial(gym.make, found, disable_env_checker=True, **kwargs)
+        return one_form(Contract(_constructed(found.id, build)))
+    limit = kwargs.pop("max_episode_steps", None)
+    env = Contract(_constructed(task_name(found), partial(found, **kwargs)))
+    return one_form(env if limit is None else TimeLimit(env, limit))
+
+
+def close_environment(env: Env) -> None:
+    """Close an environment that has done its work; where it can't, that is a warning."""
+    try:
+        env.close()
+    except Exception as error:
+        warnings.warn(f"{_name(env)}: close() raised {type(error).__name__}: {error}", stacklevel=2)
 
 
 def resolve(task: TaskLike) -> TaskLike:
@@ -91,19 +107,16 @@ def _spec(id: str) -> EnvSpec:
     module, _, name = id.rpartition(":")
     if module:
         try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ImportError(f"task {id!r}: there is no module {error.name!r}; is it installed?") from error
-    if name not in gym.registry:
-        for plugin in _PLUGINS:
-            if importlib.util.find_spec(plugin):
-                importlib.import_module(plugin)
+            import_module(module)
+        except ImportError as error:
+            raise ImportError(f"task {id!r}: {error}") from error
+    reasons = [import_plugin(plugin) for plugin in _PLUGINS] if name not in gym.registry else []
     try:
         return gym.spec(name)
     except gym.error.Error as error:
         if name in gym.registry:
             raise
-        raise unknown(id, [*BY_NAME, *gym.registry]) from error
+        raise unknown(id, [*BY_NAME, *gym.registry], "; ".join(filter(None, reasons))) from error
 
 
 class Sparse(gym.Wrapper[Any, Any, Any, Any]):
@@ -225,6 +238,16 @@ class Contract(gym.Wrapper[Any, Any, Any, Any]):
 
     def _broken(self, rule: str) -> None:
         raise ValueError(f"{_name(self.env)} breaks Gymnasium's contract: {rule}")
+
+
+def _constructed(name: str, construct: Callable[[], Env]) -> Env:
+    """What a constructor of others makes; whatever it raises becomes an error that names the task."""
+    try:
+        return construct()
+    except gym.error.DependencyNotInstalled as error:
+        raise ImportError(f"{name} needs a package that is missing: {error}") from error
+    except Exception as error:
+        raise ValueError(f"{name} can't be made: {type(error).__name__}: {error}") from error
 
 
 def _name(env: Env) -> str:

@@ -316,8 +316,8 @@ def find(name: str) -> Task:
     raise unknown(name, list(BY_NAME))
 
 
-def unknown(name: str, known: list[str]) -> LookupError:
-    """The error for a name that nothing answers to, with the closest of the known ones."""
+def unknown(name: str, known: list[str], reason: str = "") -> LookupError:
+    """The error for a name that nothing answers to, with the closest of the known ones and what may be the reason."""
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)
     hint = " or ".join(by_lower[each] for each in close)
@@ -325,5 +325,5 @@ def unknown(name: str, known: list[str]) -> LookupError:
         f"unknown task {name!r}; "
         + (f"did you mean {hint}? " if hint else "")
         + "`sasr tasks` lists the tasks that come with sasr; any registered Gymnasium id works too, "
-        "also as module:Id"
+        "also as module:Id" + (f" ({reason})" if reason else "")
     )

@@ -12,10 +12,23 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from sasr.tasks.any_environment import Env
+from sasr.tasks.any_environment import Env, close_environment
 
 LONGEST = 1_000_000
 """Actions remembered of one episode; a longer one would take minutes to play again, so it restarts."""
+
+
+_NUMBERS = ("seed", "length", "check")
+_BYTES = ("began", "generator")
+
+
+def check_memory(saved: Mapping[str, NDArray[Any]], index: int) -> None:
+    """Raise a ValueError unless this is what `Remembered.save` gives, so that `restore` can't be in the way."""
+    numbers = all(name in saved and saved[name].shape == () and saved[name].dtype == np.int64 for name in _NUMBERS)
+    words = all(name in saved and saved[name].ndim == 1 and saved[name].dtype == np.uint8 for name in _BYTES)
+    rest = "actions" in saved and saved["actions"].ndim >= 1 and "seeded" in saved and saved["seeded"].shape == ()
+    if not (numbers and words and rest) or any(int(saved[name]) < 0 for name in _NUMBERS):
+        raise ValueError(f"the memory of environment {index} is not one that a population saves")
 
 
 def generator_state(env: Env) -> bytes:
@@ -74,7 +87,7 @@ class Remembered:
 
     def close(self) -> None:
         """Close the environment."""
-        self.env.close()
+        close_environment(self.env)
 
     # ----------------------------------------------------------- there and back
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -25,11 +27,16 @@ from numpy.typing import NDArray
 
 from sasr.randomness import stream_seed
 from sasr.tasks import worker as w
-from sasr.tasks.any_environment import Env, TaskLike, make, resolve, task_name
+from sasr.tasks.any_environment import Env, TaskLike, close_environment, make, resolve, task_name
+from sasr.tasks.episodes import check_memory
 from sasr.tasks.worker import Bell, Board, BoardShape, Brief, Stepper
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from sasr.tasks.worker import main; main()"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+PATIENCE = 60.0
+"""Seconds after which an environment or a worker that does not answer is named."""
+_LOOK = 1.0  # seconds between looks
 
 # A round that is cheaper than this is stepped in this process: handing it over would cost as much.
 _CHEAP_ROUND = 200e-6
@@ -91,9 +98,12 @@ class Population:
         build = partial(make, resolve(task), **kwargs)
         probe = build()
         self.observation_space, self.action_space = _checked_spaces(self.task, probe)
+        registered = probe.spec.max_episode_steps if probe.spec else None
+        self.time_limit: int | None = kwargs.get("max_episode_steps", registered)
+        """Steps that episodes are cut after; None where that is not known."""
         self.workers = self._choose_workers(workers, probe)
-        probe.close()
-        self._pending = self._started = False
+        close_environment(probe)
+        self._pending = self._started = self._watched = False
         self._closed = ""
         self._request = 0
         self._next_look = 0.0
@@ -264,7 +274,29 @@ class Population:
             self._finalizer()
             raise
 
+    def silent(self) -> tuple[int, str]:
+        """The request that is being carried out, counted from 1, and by whom; empty where nothing is waited for."""
+        if self._closed or not self._pending:
+            return self._request, ""
+        if not self.workers:
+            busy = self._board.read(0, w.BUSY_WITH)
+            return self._request, "" if busy == w.IDLE else self._who(busy)
+        late = [k for k in range(self.workers) if self._board.read(k, w.DONE) < self._request]
+        return self._request, f"worker {late[0]}, {self._busy(late[0])}," if late else ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can't be used any more."""
+        return bool(self._closed)
+
+    def _busy(self, worker: int) -> str:
+        busy = self._board.read(worker, w.BUSY_WITH)
+        return f"which steps {self._whose(self._share[worker])}" if busy == w.IDLE else f"busy with {self._who(busy)}"
+
     def _command(self, command: int) -> None:
+        if not self._watched:
+            self._watched = True
+            threading.Thread(target=_report_silence, args=(weakref.ref(self),), daemon=True).start()
         self._pending = True
         self._request += 1
         if self.workers:
@@ -297,8 +329,7 @@ class Population:
     def _fail(self, index: int, code: int | None) -> None:
         report = self._reports[index]
         words = os.pread(report, os.fstat(report).st_size, 0).decode(errors="replace").strip()
-        busy = self._board.read(index, w.BUSY_WITH)
-        who = f"busy with {self._who(busy)}" if busy != w.IDLE else f"which steps {self._whose(self._share[index])}"
+        who = self._busy(index)
         if code is None:
             how = f"raised {words.splitlines()[-1]}" if words else "failed"
         elif code < 0:
@@ -354,6 +385,8 @@ class Population:
                 f"this is the memory of {found} environments, but the population has {total}: "
                 "make it with the same seeds and environments as the saved one"
             )
+        for index in range(total):
+            check_memory(w.belongings(dict(saved), index), index)
 
     def _checked_actions(self, actions: NDArray[Any]) -> NDArray[Any]:
         space = self.action_space
@@ -377,8 +410,30 @@ class Population:
             limits = f"[{np.broadcast_to(low, expected)[0, 0][at]}, {np.broadcast_to(high, expected)[0, 0][at]}]"
             where = f" at index {at[0] if len(at) == 1 else at}" if at else ""
             who = self._who(member * self.environments + place)
-            raise ValueError(f"the action of {who} is {value!s}{where}, outside {limits}; clipping is the agent's job")
+            fix = "the agent that chose it has diverged" if np.isnan(value) else "clipping is the agent's job"
+            raise ValueError(f"the action of {who} is {value!s}{where}, outside {limits}; {fix}")
         return actions
+
+
+def _report_silence(reference: weakref.ref[Population]) -> None:
+    """Warn of a request that nobody has answered for a while, as long as the population lives.
+
+    From a thread of its own: the one that waits is in the environment's code, or may be.
+    """
+    seen, since = 0, time.monotonic()
+    while True:
+        time.sleep(_LOOK)
+        population = reference()
+        if population is None or population.closed:
+            return
+        request, who = population.silent()
+        now = time.monotonic()
+        if request != seen or not who:
+            seen, since = request, now
+        elif now - since >= PATIENCE:
+            since = math.inf  # once is enough
+            warnings.warn(f"{population.task}: {who} has not answered for {PATIENCE:g} seconds", stacklevel=1)
+        del population
 
 
 def _start(brief: Brief) -> subprocess.Popen[bytes]:

@@ -18,6 +18,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sasr import __version__
+from sasr.files import IrregularFileError, open_regular, read_regular
+from sasr.tasks.vector import PopulationError
 
 FORMAT = 1
 """Raised when an older sasr could not read what this one writes."""
@@ -26,6 +28,7 @@ MANIFEST = "manifest.json"
 _WHOLE = re.compile(r"\d{6,}")  # names of checkpoints: serial numbers
 _LEFT = re.compile(r"\d{6,}\.(partial|broken|old)")  # half written, found damaged, half removed
 _FILE = re.compile(r"[a-z][a-z_]*\.safetensors")  # nothing that could lead out of the folder
+_MANIFEST_BYTES = 2**26
 _PIECE = 2**26  # bytes in memory at a time: a replay of some GB is never copied whole
 _DTYPES = {
     torch.bool: "BOOL",
@@ -74,7 +77,7 @@ def write(folder: Path, parts: Parts, facts: Mapping[str, Any], *, keep: int = 2
         if not _FILE.fullmatch(f"{name}.safetensors"):
             raise ValueError(f"part {name!r} can't be a file; take lower-case letters and underscores")
     folder.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(folder)
+    remove_leftovers(folder)
     path = folder / f"{_last_serial(folder) + 1:06d}"
     partial = path.with_suffix(".partial")
     try:
@@ -182,17 +185,25 @@ def _last_serial(folder: Path) -> int:
     return max((int(path.name) for path in _serials(folder)), default=0)
 
 
-def _remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a process that was killed had half written, or half removed."""
     for path in folder.iterdir():
         if _LEFT.fullmatch(path.name):
-            shutil.rmtree(path, ignore_errors=True)
+            _delete(path)
 
 
 def _remove(path: Path) -> None:
     # Renamed first: removed halfway, it would look like a checkpoint that is damaged. Old ones that stay do no harm.
     with suppress(OSError):
-        old = path.rename(path.with_suffix(".old"))
-        shutil.rmtree(old, ignore_errors=True)
+        _delete(path.rename(path.with_suffix(".old")))
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with suppress(OSError):  # rmtree would wait for who writes to a pipe
+        path.unlink()
 
 
 # ----------------------------------------------------------------------- read
@@ -215,26 +226,60 @@ class Checkpoint:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no dict)
 
 
-def newest(folder: Path, on_problem: Problem | None = None) -> Checkpoint | None:
-    """The newest whole checkpoint in `folder`; None if there is none.
+def newest(
+    folder: Path, on_problem: Problem | None = None, *, use: Callable[[Checkpoint], object] | None = None
+) -> Checkpoint | None:
+    """The newest checkpoint in `folder` that is whole and can be used; None if there is none.
 
-    `on_problem(path, reason)` is told of each one that is newer, but damaged or half written. One that a newer sasr
-    wrote raises, because going on from an older one would lose what it holds.
+    One that a newer sasr wrote raises, because going on from an older one would lose what it holds.
+
+    Args:
+        folder: Where the checkpoints of one run are.
+        on_problem: Told the path and the reason of each one that is newer, but damaged, half written or of no use.
+        use: Takes what it needs from a checkpoint; where it raises, the one before is tried.
     """
+    if folder.is_symlink():
+        raise IrregularFileError(folder)
     tell = on_problem or (lambda path, reason: None)
     for path in sorted(folder.glob("*.partial")):
         if _LEFT.fullmatch(path.name):
             tell(path, "half written when the run ended")
     for path in _serials(folder):
         try:
-            return verified(path)
+            found = verified(path)
         except DamagedError as error:
             tell(path, str(error))
+            continue
+        try:
+            if use is not None:
+                use(found)
+        except (torch.OutOfMemoryError, PopulationError):  # no fault of the checkpoint's
+            raise
+        except (DamagedError, OSError, ValueError, TypeError, LookupError, ArithmeticError, RuntimeError) as error:
+            # One that was crafted can match every checksum and hold what makes no sense.
+            tell(path, str(error.args[0] if error.args else type(error).__name__))
+            continue
+        return found
     return None
+
+
+def steps_of(found: Checkpoint) -> int:
+    """Environment steps of each seed at a checkpoint; raises `DamagedError` for facts that can't be a run's."""
+    steps: Any = found.facts.get("steps")
+    config = found.facts.get("config")
+    if not isinstance(config, dict) or not isinstance(found.facts.get("recorder"), dict):
+        raise DamagedError(f"{MANIFEST} lacks the settings of the run, or what was recorded of it")
+    limits: list[Any] = [config.get(name) for name in ("steps", "environments")]
+    whole = all(type(number) is int for number in (steps, *limits))
+    if not whole or not 0 <= steps <= sum(limits):
+        raise DamagedError(f"{MANIFEST} says steps={steps!r}, which this run can't have taken")
+    return int(steps)
 
 
 def verified(path: Path) -> Checkpoint:
     """The checkpoint at `path`, after a look at every byte of it; raises `DamagedError` or `NewerFormatError`."""
+    if path.is_symlink():
+        raise DamagedError("it is a link to another place")
     contents = _read_manifest(path / MANIFEST)
     files = contents["files"]
     for name, expected in files.items():
@@ -246,15 +291,16 @@ def verified(path: Path) -> Checkpoint:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        contents = json.loads(path.read_bytes())
+        contents: dict[str, Any] = json.loads(read_regular(path, _MANIFEST_BYTES))
+        check = _check_of({name: value for name, value in contents.items() if name != "crc32"})
     except FileNotFoundError:
         raise DamagedError(f"{MANIFEST} is missing") from None
+    except AttributeError:
+        raise DamagedError(f"{MANIFEST} is no manifest") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(f"{MANIFEST} can't be read: {error}") from None
-    if not isinstance(contents, dict):
-        raise DamagedError(f"{MANIFEST} is no manifest")
     # Every format has this checksum, so that a damaged number is not taken for a newer one.
-    if contents.pop("crc32", None) != _check_of(contents):
+    if contents.pop("crc32", None) != check:
         raise DamagedError(f"{MANIFEST} does not match its checksum")
     found = contents.get("format")
     if isinstance(found, int) and found > FORMAT:
@@ -269,14 +315,16 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 def _verify_file(path: Path, expected: Any) -> None:
     try:
-        size = path.stat().st_size
-        wanted = int(expected["bytes"])
-        if size != wanted:
-            raise DamagedError(f"{path.name} has {size:,} bytes, {wanted:,} were written")
-        with path.open("rb") as file:
-            check = 0
-            while piece := file.read(_PIECE):
-                check = zlib.crc32(piece, check)
+        wanted = expected["bytes"]
+        if type(wanted) is not int or wanted < 0:
+            raise DamagedError(f"{MANIFEST} says that {path.name} has {wanted!r} bytes")
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != wanted:
+                raise DamagedError(f"{path.name} has {size:,} bytes, {wanted:,} were written")
+            check, left = 0, wanted
+            while piece := file.read(min(_PIECE, left)):
+                check, left = zlib.crc32(piece, check), left - len(piece)
         if check != expected["crc32"]:
             raise DamagedError(f"{path.name} does not match its checksum")
         with safe_open(path, "pt"):  # refuses a header that does not cover the file exactly

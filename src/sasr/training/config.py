@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 
@@ -15,6 +16,8 @@ from sasr.evidence.bandwidth import LinearSchedule
 from sasr.shaping.presets import SasrConfig, preset_config
 from sasr.shaping.registry import shaper_named
 from sasr.training.accelerate import Mode
+
+_MOST = {"steps": 10**12, "environments": 10**5, "eval_episodes": 10**5}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,8 @@ class TrainConfig:
     """Environment steps of each seed."""
     environments: int = 1
     """Environments of each seed."""
+    max_episode_steps: int | None = None
+    """Steps that an episode is cut after, in place of the environment's own time limit; None leaves that as it is."""
     workers: int | None = None
     """Processes that step the environments; None chooses by cost and cores, 0 steps in this process."""
     device: str = "auto"
@@ -66,6 +71,11 @@ class TrainConfig:
         for name in ("steps", "environments", "capacity", "eval_episodes", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        for name, most in _MOST.items():
+            if getattr(self, name) > most:
+                raise ValueError(f"{name}={getattr(self, name)} is more than {most:,}, which no machine can do")
+        if self.max_episode_steps is not None and self.max_episode_steps < 1:
+            raise ValueError(f"max_episode_steps={self.max_episode_steps} must be at least 1; None sets no limit")
         if self.eval_every is not None and self.eval_every < 0:
             raise ValueError(f"eval_every={self.eval_every} must not be negative; 0 never evaluates")
         if not self.checkpoint_minutes >= 0.0:
@@ -74,6 +84,9 @@ class TrainConfig:
             )
         if not self.seeds:
             raise ValueError("seeds=() has no runs; give at least one seed")
+        for seed in self.seeds:
+            if not 0 <= seed < 2**63:
+                raise ValueError(f"seed={seed} must be at least 0 and below 2**63")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds={self.seeds} has one twice; runs of one seed would be the same run")
         if self.agent != "auto":
@@ -84,6 +97,9 @@ class TrainConfig:
         if kind is not None:
             _check_kind("shaper_config", self.shaper_config, kind.config)
         preset_config(self.preset)
+        _check_numbers("", self, infinite=False)
+        _check_numbers("agent.", self.agent_config, infinite=False)
+        _check_numbers("shaper.", self.shaper_config, infinite=True)  # RND's clip may be: then nothing is clipped
         burn_in = getattr(self.agent_config, "burn_in", 0)
         if self.steps < burn_in:
             raise ValueError(
@@ -95,6 +111,11 @@ class TrainConfig:
     def evaluation_period(self) -> int:
         """Steps between evaluations; 0 is never."""
         return max(1_000, self.steps // 50) if self.eval_every is None else self.eval_every
+
+    @property
+    def task_options(self) -> dict[str, Any]:
+        """What `make` is given besides the task."""
+        return {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
 
     @property
     def steps_kept(self) -> int:
@@ -116,7 +137,7 @@ class TrainConfig:
         """Settings from plain data; unknown names are refused."""
         data = dict(data)
         if data.get("agent_config") is not None:
-            data["agent_config"] = _read(agent_named(data["agent"])[1].config, data["agent_config"])
+            data["agent_config"] = _read_agent(agent_named(data["agent"])[1].config, data["agent_config"])
         kind = shaper_named(data.get("shaper", "sasr"))
         if kind is not None and data.get("shaper_config") is not None:
             data["shaper_config"] = _read(kind.config, data["shaper_config"])
@@ -145,17 +166,50 @@ def _check_kind(name: str, value: Any, kind: type[Any]) -> None:
         raise TypeError(f"{name} is a {type(value).__name__}, but a {kind.__name__} belongs here")
 
 
+def _check_numbers(part: str, config: Any, *, infinite: bool) -> None:
+    for field in dataclasses.fields(config) if config is not None else ():
+        value = getattr(config, field.name)
+        if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
+            raise ValueError(f"{part}{field.name}={value} is not a finite number")
+
+
+def _read_agent(kind: type[Any], data: Mapping[str, Any]) -> Any:
+    """An agent's settings; all must be there, as a default may mean something else than when they were written."""
+    missing = sorted(set(get_type_hints(kind)) - data.keys())
+    if missing:
+        raise ValueError(
+            f"{kind.__name__} lacks {missing[0]!r}: an older sasr wrote it, whose agent was another; train again"
+        )
+    return _read(kind, data)
+
+
 def _read(kind: type[Any], data: Mapping[str, Any]) -> Any:
     """A dataclass from what JSON made of it: lists become tuples again, and a schedule its class."""
     hints = get_type_hints(kind)
     unknown = sorted(data.keys() - hints.keys())
     if unknown:
         raise ValueError(f"{kind.__name__} has no setting {unknown[0]!r}; it was written by another version of sasr")
-    return kind(**{name: _restored(value, hints[name]) for name, value in data.items()})
+    return kind(**{name: _restored(name, value, hints[name]) for name, value in data.items()})
 
 
-def _restored(value: Any, hint: Any) -> Any:
+def _restored(name: str, value: Any, hint: Any) -> Any:
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     if isinstance(value, dict) and LinearSchedule in options:
         return LinearSchedule(**value)
-    return tuple(value) if isinstance(value, list) else value
+    value = tuple(value) if isinstance(value, list) else value
+    if not any(_fits(value, option) for option in options):
+        raise ValueError(f"{name}={str(value)[:80]!r} is no value of this setting; it was damaged, or changed by hand")
+    return value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value that JSON gave is of a type."""
+    if kind is Any:
+        return True
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_fits(own, get_args(kind)[0]) for own in value)
+    if kind in (int, float):
+        return isinstance(value, int | kind) and not isinstance(value, bool)
+    return not isinstance(kind, type) or isinstance(value, kind)

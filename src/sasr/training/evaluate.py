@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +17,10 @@ from sasr.tasks.vector import Population
 
 STREAM = "evaluation"
 """Evaluations start from a stream of their own: episodes that training never sees."""
+
+
+PATIENCE = 60.0
+"""Seconds after which an evaluation says what it waits for."""
 
 
 class Evaluation(NamedTuple):
@@ -31,6 +38,7 @@ def evaluate(
     stream: str = STREAM,
     progress: Callable[[int], None] | None = None,
     watch: Callable[[NDArray[np.generic]], None] | None = None,
+    warn: Callable[[str], None] = warnings.warn,
 ) -> Evaluation:
     """One episode in each of a population's P × n environments.
 
@@ -40,7 +48,9 @@ def evaluate(
         stream: Whose random numbers the episodes start from; another one gives other episodes.
         progress: Told the number of episodes that have ended.
         watch: Shown every round's observations.
+        warn: Told once where episodes may never end: a minute has passed, and the environment has no time limit.
     """
+    look_at = math.inf if population.time_limit else time.monotonic() + PATIENCE
     obs = population.reset(stream)
     shape = (population.members, population.environments)
     returns, lengths = np.zeros(shape), np.zeros(shape, np.int64)
@@ -56,4 +66,16 @@ def evaluate(
         obs = told.observation
         if progress:
             progress(int(running.size - running.sum()))
+        if running.any() and time.monotonic() >= look_at:
+            look_at = math.inf
+            warn(_without_end(population, running, lengths))
     return Evaluation(returns, lengths, success)
+
+
+def _without_end(population: Population, running: NDArray[np.bool_], lengths: NDArray[np.int64]) -> str:
+    member, place = np.argwhere(running)[0].tolist()
+    return (
+        f"{population.task}: {running.sum()} of {running.size} episodes of an evaluation have not ended after "
+        f"{PATIENCE:g} seconds; seed {population.seeds[member]}, environment {place} is at step "
+        f"{lengths[member, place]:,}. This environment has no time limit: --max-episode-steps sets one"
+    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from sasr.experience.transition import Transition
@@ -47,6 +48,10 @@ class Learner(Protocol):
         """Episodes (P, E) under way ended without an end; the next steps there begin new ones."""
         ...
 
+    def finite(self) -> Tensor:
+        """Whether every number that the agent learned is finite, (P,), on the device."""
+        ...
+
     def save(self, *, replay: bool = True) -> Saved:
         """Everything needed to go on bit for bit; `replay=False` leaves the stored steps out."""
         ...
@@ -54,6 +59,18 @@ class Learner(Protocol):
     def load(self, saved: Saved) -> None:
         """Go on from a saved state; refused before anything changes if it does not fit."""
         ...
+
+
+class DivergedError(ValueError):
+    """Learning has led to numbers that are not finite; the message says when and for which seeds."""
+
+
+def finite_members(state: Mapping[str, Any], members: int) -> Tensor:
+    """Whether all numbers of a state that are a member's own are finite, (P,), where the state is."""
+    # Networks and moments have P rows, or 2·P where a member has two critics: row n is of member n mod P.
+    own = [tensor for tensor in state.values() if tensor.is_floating_point() and tensor.dim() > 0]
+    rows = [tensor.reshape(-1, members, tensor[0].numel()) for tensor in own if len(tensor) % members == 0]
+    return torch.stack([row.isfinite().all(-1).all(0) for row in rows]).all(0)
 
 
 def share_of_bonus(reward: Tensor, bonus: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from sasr.training.accelerate import (
     resolve,
     side_by_side,
 )
-from sasr.training.learner import Saved, share_of_bonus
+from sasr.training.learner import Saved, finite_members, share_of_bonus
 from sasr.training.onlooker import Onlooker
 
 
@@ -60,7 +60,7 @@ class OffPolicy:
                     f"{name}={value} is less than batch_size={batch_size}: the first update would have too few steps "
                     "to sample; raise it, or take a smaller batch"
                 )
-        self.agent, self.shaper, self.burn_in = agent, adapt(shaper), burn_in
+        self.agent, self.shaper, self.burn_in, self.members = agent, adapt(shaper), burn_in, host.members
         self.envs, self.device, self.discount = host.envs, host.device, host.discount
         self.replay = Replay(host, capacity=capacity, truncation_is_terminal=truncation_is_terminal)
         if self.shaper is not None:
@@ -178,6 +178,10 @@ class OffPolicy:
 
     def _write_captured(self, *arrived: Tensor) -> None:
         self._write("write", *arrived)
+
+    def finite(self) -> Tensor:
+        """Whether every number that the agent learned is finite, (P,)."""
+        return finite_members(self.agent.state_dict(), self.members)
 
     # ----------------------------------------------------------- checkpoints
 

@@ -24,7 +24,7 @@ from sasr.training.accelerate import (
     generators_of,
     resolve,
 )
-from sasr.training.learner import Saved, share_of_bonus
+from sasr.training.learner import Saved, finite_members, share_of_bonus
 from sasr.training.onlooker import Onlooker
 
 
@@ -67,6 +67,7 @@ class OnPolicy:
         if agent.heads == 2 and shaper is None:
             raise ValueError("value_heads=2 is for a shaper's bonus, but there is no shaper; name one, or use one head")
         self.agent, self.shaper, self.envs, self.device = agent, adapt(shaper), host.envs, host.device
+        self.members = host.members
         self.truncation_is_terminal = truncation_is_terminal
         self.rollouts = Rollouts(host, rows=agent.rows)
         if self.shaper is not None:
@@ -210,6 +211,10 @@ class OnPolicy:
 
     def _write_captured(self, *arrived: Tensor) -> None:
         self._write("write", *arrived)
+
+    def finite(self) -> Tensor:
+        """Whether every number that the agent learned is finite, (P,)."""
+        return finite_members(self.agent.state_dict(), self.members)
 
     # ----------------------------------------------------------- checkpoints
 

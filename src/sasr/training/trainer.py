@@ -26,7 +26,7 @@ from sasr.tasks.vector import Population
 from sasr.training import checkpoint
 from sasr.training.config import TrainConfig, choose_device
 from sasr.training.evaluate import Evaluation, evaluate
-from sasr.training.learner import Learner
+from sasr.training.learner import DivergedError, Learner
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy, with_value_heads
@@ -100,6 +100,10 @@ class Silent:
         """Nothing."""
 
 
+class _BrokenOffError(BaseException):
+    """Raised by a signal in the middle of an evaluation; no environment's code should take it for one of its own."""
+
+
 class Trainer:
     """One run of P seeds: `run` goes on to the last step, or until a signal asks it to stop."""
 
@@ -122,10 +126,19 @@ class Trainer:
         self.config, self.folder, self.recorder = config, folder, recorder or Silent()
         self.device = choose_device(config.device)
         self.stopped_by: int | None = None
-        self._news: list[str] = []  # for the recorder, once the run goes on
+        self._evaluation_due = False  # at the step where the run is
+        self._can_be_broken_off = self._told = False
+        self.news: list[str] = []
+        """What `resume` found that a person should know; the recorder is told when the run goes on."""
         with ExitStack() as stack:
             self.population = stack.enter_context(
-                Population(config.task, seeds=config.seeds, environments=config.environments, workers=self._workers())
+                Population(
+                    config.task,
+                    seeds=config.seeds,
+                    environments=config.environments,
+                    workers=self._workers(),
+                    **config.task_options,
+                )
             )
             self.shaper = make_shaper(config) if shaper is None else shaper
             self.learner = make_learner(config, self.population, self.shaper, self.device)
@@ -158,60 +171,129 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Whether all steps have been taken."""
-        return self.loop.steps >= self.config.steps
+        """Whether all steps have been taken, and the evaluation after the last one was made."""
+        return self.loop.steps >= self.config.steps and not self._evaluation_due
 
     def run(self) -> bool:
         """Go on; True when all steps have been taken, False when a signal came first."""
         config, loop, recorder = self.config, self.loop, self.recorder
         recorder.begin(self)
-        for text in self._news:
+        for text in self.news:
             recorder.notice(loop.steps, text)
-        self._news.clear()
+        self.news.clear()
         next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
-        with self._heeding_signals():
+        with self._heeding_signals(), self._naming_divergence():
             while not self.finished and self.stopped_by is None:
-                before = loop.steps
-                ended = loop.turn()
-                if ended:
-                    recorder.episodes(loop.steps, ended)
-                if _passed(before, loop.steps, config.log_every):
-                    self._log()
-                if _passed(before, loop.steps, config.evaluation_period) or (self.finished and config.eval_every != 0):
-                    recorder.evaluation(loop.steps, self.evaluate())
+                if not self._evaluation_due:
+                    self._turn()
+                if self._evaluation_due and not self._evaluated():
+                    break  # it is made when the run goes on
                 recorder.turned(loop.steps)
                 if config.checkpoint_minutes and time.monotonic() >= next_save:
                     self.save()
                     next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
-        self.save()
+            self.save()  # within, because clusters and grids send a signal twice
         return self.finished
+
+    def _turn(self) -> None:
+        config, loop, before = self.config, self.loop, self.loop.steps
+        ended = loop.turn()
+        if ended:
+            self.recorder.episodes(loop.steps, ended)
+        if _passed(before, loop.steps, config.log_every):
+            self._log()
+        last = loop.steps >= config.steps and config.eval_every != 0
+        self._evaluation_due = last or _passed(before, loop.steps, config.evaluation_period)
+
+    def _evaluated(self) -> bool:
+        """Evaluate; a signal breaks that off at once, however long an episode or a step may take: then False."""
+        try:
+            with self._letting_signals_break_off():
+                result = self.evaluate()
+        except _BrokenOffError:
+            if self._judges:
+                self._judges.close()  # in the middle of a step
+                self._judges = None
+            return False
+        self.recorder.evaluation(self.loop.steps, result)
+        self._evaluation_due = False
+        return True
 
     def evaluate(self) -> Evaluation:
         """How good the members are now."""
         if self._judges is None:
             config = self.config
             self._judges = Population(
-                config.task, seeds=config.seeds, environments=config.eval_episodes, workers=config.workers
+                config.task,
+                seeds=config.seeds,
+                environments=config.eval_episodes,
+                workers=config.workers,
+                **config.task_options,
             )
-        return evaluate(self._judges, self.learner.act_best)
+        return evaluate(self._judges, self.learner.act_best, warn=self._tell_once)
+
+    def _tell_once(self, text: str) -> None:
+        """What holds for every evaluation is told at the first."""
+        if not self._told:
+            self._told = True
+            self.recorder.notice(self.loop.steps, text)
 
     def _log(self) -> None:
-        if self.loop.figures:
-            figures = {**self.loop.figures, **self.learner.inspect()}
-            values = torch.stack([value.to(self.device).double() for value in figures.values()]).cpu().numpy()
+        figures = self.loop.figures
+        if figures:
+            figures = {**figures, **self.learner.inspect()}
+        told = [self.learner.finite(), *figures.values()]  # fetched in one go: a device is waited for once
+        finite, *values = torch.stack([value.to(self.device).double() for value in told]).cpu().numpy()
+        if figures:
             self.recorder.figures(self.loop.steps, dict(zip(figures, values, strict=True)))
+        self._check(finite > 0.0)
+
+    # ------------------------------------------------------------ divergence
+
+    def _check(self, finite: NDArray[np.bool_], because: Exception | None = None) -> None:
+        """Raise where a member (P,) has numbers that are not finite; what was saved before stays as it is."""
+        if finite.all():
+            return
+        seeds = [seed for seed, own in zip(self.config.seeds, finite.tolist(), strict=True) if not own]
+        who = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+        text = (
+            f"learning diverged at step {self.loop.steps:,} ({who}): weights or moments of the agent are not finite; "
+            "checkpoints from before stay; take smaller step sizes (--set agent.critic_lr=1e-4), or smaller rewards"
+        )
+        self.recorder.notice(self.loop.steps, text)
+        raise DivergedError(text) from because
+
+    @contextmanager
+    def _naming_divergence(self) -> Iterator[None]:
+        """Whatever goes wrong where numbers are not finite, that is the reason to tell."""
+        try:
+            yield
+        except DivergedError:
+            raise
+        except Exception as error:
+            with suppress(RuntimeError):  # a CUDA device that has failed answers nothing any more
+                self._check(self.learner.finite().cpu().numpy(), because=error)
+            raise
 
     @contextmanager
     def _heeding_signals(self) -> Iterator[None]:
         """The first Ctrl-C or SIGTERM ends the run after the turn under way, with a checkpoint; another Ctrl-C at once.
 
         Another SIGTERM does not: a cluster sends it to a runner and to its processes, and the runner passes its own on.
+        An evaluation under way is broken off, since it may never end.
         """
+        ending = False
 
         def heed(number: int, frame: FrameType | None) -> None:
-            if self.stopped_by is not None and number == signal.SIGINT:
-                raise KeyboardInterrupt
+            nonlocal ending
+            at_once = self.stopped_by is not None and number == signal.SIGINT
             self.stopped_by = number
+            if at_once and not ending:
+                ending = True  # a third one would break off the removal of a half-written checkpoint
+                raise KeyboardInterrupt
+            if self._can_be_broken_off:
+                self._can_be_broken_off = False
+                raise _BrokenOffError
 
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -223,12 +305,23 @@ class Trainer:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextmanager
+    def _letting_signals_break_off(self) -> Iterator[None]:
+        try:
+            self._can_be_broken_off = True
+            if self.stopped_by is not None:  # between the turn and here
+                raise _BrokenOffError
+            yield
+        finally:
+            self._can_be_broken_off = False
+
     # ----------------------------------------------------------- checkpoints
 
     def save(self) -> None:
-        """Write a checkpoint; a disk that is full is told and does not end the run."""
+        """Write a checkpoint, but never of an agent that diverged; a full disk is told and does not end the run."""
         if self.folder is None:
             return
+        self._check(self.learner.finite().cpu().numpy())
         config, steps = self.config, self.loop.steps
         parts: dict[str, dict[str, Tensor]] = {
             **self.learner.save(replay=config.checkpoint_replay),
@@ -237,6 +330,7 @@ class Trainer:
         }
         facts = {
             "steps": steps,
+            "evaluation_due": self._evaluation_due,
             "left_out": [] if config.checkpoint_replay else ["replay"],
             "config": config.to_json(),
             "recorder": self.recorder.save(),
@@ -244,37 +338,49 @@ class Trainer:
         try:
             checkpoint.write(self.folder / CHECKPOINTS, parts, facts)
         except OSError as error:
-            self.recorder.notice(steps, f"no checkpoint was written ({error}); the run goes on, the one before stays")
+            self.recorder.notice(steps, f"no checkpoint was written ({error}); the run goes on, and older ones stay")
 
     def resume(self) -> bool:
-        """Go back to the newest whole checkpoint; False if there is none."""
+        """Go back to the newest checkpoint that can be used; False if there is none, not even a damaged one."""
         damaged: list[tuple[Path, str]] = []
+        tried: list[Path] = []
+
+        def use(found: checkpoint.Checkpoint) -> None:
+            tried.append(found.path)
+            self._go_back_to(found)
+
         found = None
         if self.folder is not None:
-            found = checkpoint.newest(self.folder / CHECKPOINTS, lambda path, why: damaged.append((path, why)))
+            place = self.folder / CHECKPOINTS
+            found = checkpoint.newest(place, lambda path, why: damaged.append((path, why)), use=use)
+        if found is None and tried:  # what they left behind is no start
+            causes = "; ".join(f"{path.name}: {why}" for path, why in damaged)
+            raise ValueError(f"no checkpoint of {self.folder} can be used: {causes}")
         steps = found.facts["steps"] if found else 0
-        if found:
-            self._go_back_to(found)
         since = f"going on from {found.path.name}, after {steps:,} steps" if found else "there is no other one"
         for path, why in damaged:
-            self._news.append(f"checkpoint {path} can't be used: {why}; {since}")
+            self.news.append(f"checkpoint {path} can't be used: {why}; {since}")
             if found and path.suffix == "":
                 with suppress(OSError):
                     checkpoint.retire(path)
         return found is not None
 
     def _go_back_to(self, found: checkpoint.Checkpoint) -> None:
+        steps = checkpoint.steps_of(found)
         _check_same_run(self.config.to_json(), found)
         parts = {name: found.read(name) for name in found.parts}
         loop, environments = _arrays(parts.pop("loop")), _arrays(parts.pop("environments"))
+        if int(loop["steps"]) != steps:
+            raise checkpoint.DamagedError(f"it is of step {int(loop['steps']):,}, but says {steps:,}")
         self.learner.load(parts)
         restarted = self.population.restore(environments)
         self.loop.load(loop, restarted)
         self.learner.cut(torch.from_numpy(restarted))
+        self._evaluation_due = bool(found.facts.get("evaluation_due", False))
         self.recorder.load(found.facts["recorder"])
         for p, e in np.argwhere(restarted).tolist():
             who = f"seed {self.config.seeds[p]}, environment {e}"
-            self._news.append(f"the episode of {who} restarts: played again, it went another way than before")
+            self.news.append(f"the episode of {who} restarts: played again, it went another way than before")
 
 
 def make_shaper(config: TrainConfig) -> RewardShaper | None:
@@ -333,7 +439,8 @@ def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
 
 
 def _check_same_run(config: Mapping[str, Any], found: checkpoint.Checkpoint) -> None:
-    for name in ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config"):
+    names = ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config")
+    for name in (*names, "max_episode_steps"):
         own, saved = json.loads(json.dumps(config[name])), found.facts["config"].get(name)
         if own != saved:
             raise ValueError(f"{name} is {own}, but {found.path} is of a run with {saved}; go on with its own settings")

@@ -36,11 +36,21 @@ class OnRay:
         self.address, self.gpus, self.retries = address, gpus, retries
         self._started = False
 
+    @property
+    def exposure(self) -> str:
+        """Who can reach the cluster, in words: Ray runs whatever code it is sent."""
+        if self.address in (None, "local"):
+            return "Ray listens on this machine's loopback alone"
+        return (
+            f"Ray at {self.address} runs code for whoever reaches it; keep it in a closed network, or start it with "
+            "RAY_AUTH_MODE=token"
+        )
+
     def check(self, jobs: Sequence[Job]) -> None:
         """Connect, and see that a node of the cluster can take each job."""
+        self._connect()
         import ray
 
-        self._connect()
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         for threads in sorted({job.threads for job in jobs}):
             if not any(own.get("CPU", 0) >= threads and own.get("GPU", 0) >= self.gpus for own in nodes):
@@ -52,9 +62,9 @@ class OnRay:
 
     def run(self, jobs: Sequence[Job], tell: Tell) -> None:
         """Hand all jobs to Ray at once; it starts them as resources become free."""
+        self._connect()
         import ray
 
-        self._connect()
         began = time.time()
         pending: dict[Any, Job] = {}
         shown: set[str] = set()
@@ -86,6 +96,12 @@ class OnRay:
             self._started = False
 
     def _connect(self) -> None:
+        here: dict[str, Any] = {}
+        if self.address in (None, "local"):
+            # Ray takes loopback for the machine's own address, and listens on all; only where it knows no clusters, as
+            # on macOS, it stays on loopback. It reads this when it is imported.
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+            here = {"include_dashboard": False}
         import ray
 
         if ray.is_initialized():
@@ -94,11 +110,17 @@ class OnRay:
             _knock(str(self.address))
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for reports to Ray's makers
         try:
-            here = {"include_dashboard": False} if self.address in (None, "local") else {}
             ray.init(address=self.address or "local", log_to_driver=False, logging_level="ERROR", **here)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise ConnectionError(_nobody(str(self.address), str(error).splitlines()[0])) from None
         self._started = True
+        place = ray.util.get_node_ip_address()
+        if here and place not in _LOOPBACK:
+            self.close()
+            raise ConnectionError(
+                f"Ray {ray.__version__} would listen on {place} for anybody; start it with `RAY_AUTH_MODE=token ray "
+                "start --head` and give --address auto, or leave --on ray out"
+            )
 
     def _told(self, job: Job, reference: Any, tell: Tell) -> None:
         import ray

@@ -1,0 +1,145 @@
+"""Every flag of every command with five values that it can't mean anything by: is the answer one line?
+
+python -m benchmarks.bad_flags --label NAME   writes benchmarks/results/bad_flags-NAME.json
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+import tyro
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import sasr
+from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind
+from benchmarks.machine import machine, save
+from sasr.agents.sac import SacConfig
+from sasr.cli import COMMANDS
+
+BAD = ("", "-1", "nan", "1" + "0" * 40, "\x1b[2J[/]:boom:")
+TINY = {"steps": "60", "eval-every": "0", "set": "agent.hidden=8,8"}
+SMALL = ["--set", "agent.burn_in=40", "--set", "agent.batch_size=16"]
+WORDS = {"train": "Pendulum-v1", "resume": "run", "eval": "run", "report": "run", "doctor": "Pendulum-v1"}
+"""What stands behind a command where the bad value is not in that place."""
+FLAGS = {
+    "train": {**TINY, "workers": "0", "device": "cpu", "out": "new"},
+    "eval": {"episodes": "1", "workers": "0"},
+    "compare": {**TINY, "tasks": "Pendulum-v1", "methods": "sac", "on": "inline", "final-episodes": "1"},
+    "doctor": {"steps": "500"},
+}
+"""And the flags that make it quick."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    label: str = "local"
+    """Ends the name of the result file; say which machine."""
+    limit: int = 60
+    """Seconds that a command may take."""
+
+
+def flags_of(command: str) -> dict[str, bool]:
+    """Names of a command's parameters, and whether they are words without a flag."""
+    parameters = inspect.signature(COMMANDS[command].load(), eval_str=True).parameters.values()
+    return {
+        own.name.replace("_", "-"): tyro.conf.Positional in getattr(own.annotation, "__metadata__", ())
+        for own in parameters
+    }
+
+
+def words_with(command: str, flag: str, value: str, *, positional: bool) -> list[str]:
+    word = value if positional else WORDS.get(command)
+    flags = {name: given for name, given in FLAGS.get(command, {}).items() if name != flag}
+    words = [command, *([word] if word is not None else [])]
+    for name, given in flags.items():
+        words += [f"--{name}", given]
+    if command in ("train", "compare"):
+        words += [*SMALL, "--no-tensorboard"]
+    return words if positional else [*words, f"--{flag}", value]
+
+
+def finished_run(place: Path) -> Path:
+    small = SacConfig(hidden=(8,), burn_in=40, batch_size=16)
+    options = {"workers": 0, "eval_every": 0, "progress": False, "events": False}
+    return sasr.train("Pendulum-v1", agent=small, steps=60, out=place / "run", **options).folder
+
+
+def tried(words: list[str], limit: int, run: Path) -> Outcome | None:
+    """In a fork, so that no flag leaves anything behind for the next one; None where it did not end."""
+
+    def work() -> bytes:
+        with tempfile.TemporaryDirectory() as name, inside(Path(name)):
+            Path("run").symlink_to(run)
+            return json.dumps(call(words, limit=limit)).encode()
+
+    answer = in_a_fork(work, limit=limit + 10)
+    return Outcome(*json.loads(answer)) if answer is not None else None
+
+
+def main(settings: Settings) -> None:
+    torch.set_num_threads(1)
+    where, before = machine(), left_behind()
+    cases = [
+        (command, flag, value, words_with(command, flag, value, positional=positional))
+        for command in COMMANDS
+        for flag, positional in flags_of(command).items()
+        for value in BAD
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        run = finished_run(Path(name))
+        for command in COMMANDS:
+            good = tried(words_with(command, "", "", positional=False)[:-2], settings.limit, run)
+            if good is None or good.code not in (0, 1):
+                raise SystemExit(f"sasr {command} does not work without a bad flag either: {good}")
+        found = [(*case, tried(case[3], settings.limit, run)) for case in track(cases, "trying")]
+    table = Table("command", "flags", "commands", "refused", "accepted", "unforeseen", "hangs", "tracebacks", "steered")
+    figures = {}
+    for command in COMMANDS:
+        own = [(flag, outcome) for name, flag, _, _, outcome in found if name == command]
+        ended = [outcome for _, outcome in own if outcome is not None]
+        figures[command] = {
+            "flags": len({flag for flag, _ in own}),
+            "commands": len(own),
+            "refused": sum(outcome.code == 2 for outcome in ended),
+            "accepted": sum(outcome.code in (0, 1) for outcome in ended),
+            "unforeseen": sum(outcome.unforeseen for outcome in ended),
+            "hangs": len(own) - len(ended),
+            "tracebacks": sum(outcome.traceback for outcome in ended),
+            "steered": sum(outcome.steered for outcome in ended),
+        }
+        table.add_row(command, *map(str, figures[command].values()))
+    console = Console(width=140)
+    console.print(table)
+    odd = [
+        {
+            "words": words,
+            "output": outcome.output[-300:] if outcome else "did not end",
+            "code": outcome and outcome.code,
+        }
+        for _, _, _, words, outcome in found
+        if outcome is None
+        or outcome.traceback
+        or outcome.unforeseen
+        or outcome.steered
+        or outcome.code not in (0, 1, 2)
+    ]
+    for own in odd:
+        console.print(own)
+    left = {name: number - before[name] for name, number in left_behind().items()}
+    console.print(f"left behind: {left}")
+    slowest = max(outcome.seconds for *_, outcome in found if outcome)
+    accepted = [f"{words[0]} --{flag} {value!r}" for _, flag, value, words, own in found if own and own.code in (0, 1)]
+    result = {"settings": asdict(settings), "commands": figures, "slowest": slowest, "left_behind": left}
+    result |= {"odd": odd, "accepted": accepted}
+    save(f"bad_flags-{settings.label}", result, where)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Settings))
