@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sasr.experience.spaces import state_width
 from sasr.networks.convolution import PopulationCNN
+from sasr.networks.layers import PopulationMLP
 from sasr.networks.perception import picture_axes
 
 
@@ -61,3 +62,29 @@ class ObservationEncoder(nn.Module):
         assert self.convolutions is not None
         features: Tensor = self.convolutions(obs.movedim(-1, 2) if self.axes[0] == 2 else obs)
         return features
+
+
+class EncodedMLP(nn.Module):
+    """N perceptrons of observations (N, B, *shape) and what stands beside them (N, B, beside), to (N, B, outputs)."""
+
+    def __init__(
+        self,
+        space: gym.Space[Any],
+        beside: int,
+        hidden: tuple[int, ...],
+        outputs: int,
+        generators: Sequence[torch.Generator],
+        device: torch.device,
+    ) -> None:
+        super().__init__()
+        self.encoder = ObservationEncoder(space, generators=generators, device=device)
+        self.body = PopulationMLP((self.encoder.width + beside, *hidden, outputs), generators=generators, device=device)
+
+    def forward(self, obs: Tensor, *beside: Tensor) -> Tensor:
+        """Outputs for observations."""
+        return self.outputs(self.encoder(obs), *beside)
+
+    def outputs(self, vectors: Tensor, *beside: Tensor) -> Tensor:
+        """Outputs for observations that are encoded already, (N, B, k)."""
+        outputs: Tensor = self.body(torch.cat([vectors, *beside], dim=-1))
+        return outputs

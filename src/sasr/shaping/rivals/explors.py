@@ -19,10 +19,9 @@ from sasr.errors import unknown_name
 from sasr.experience.spaces import action_width, state_dtype
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
-from sasr.networks.layers import PopulationMLP
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import Shaper
-from sasr.shaping.rivals.encoder import ObservationEncoder
+from sasr.shaping.rivals.encoder import EncodedMLP
 from sasr.shaping.rivals.explo import Explo
 from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_weight
 from sasr.shaping.rivals.rnd import RND
@@ -81,33 +80,6 @@ class ExplorsConfig:
             raise ValueError(f"delay={self.delay} and first_states={self.first_states} must not be negative")
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={self.hidden} has a layer without units; the default is (256,)")
-
-
-class Perceptron(nn.Module):
-    """N networks of an observation and what goes with it: (N, B, *shape) and (N, B, beside) to (N, B)."""
-
-    def __init__(
-        self,
-        space: gym.Space[Any],
-        beside: int,
-        hidden: tuple[int, ...],
-        generators: list[torch.Generator],
-        device: torch.device,
-    ) -> None:
-        super().__init__()
-        self.encoder = ObservationEncoder(space, generators=generators, device=device)
-        self.body = PopulationMLP((self.encoder.width + beside, *hidden, 1), generators=generators, device=device)
-
-    def encode(self, obs: Tensor) -> Tensor:
-        """Vectors (N, B, k) of observations."""
-        vectors: Tensor = self.encoder(obs)
-        return vectors
-
-    def outputs(self, vectors: Tensor, beside: Tensor | None = None) -> Tensor:
-        """Outputs (N, B)."""
-        x = vectors if beside is None else torch.cat([vectors, beside], dim=-1)
-        outputs: Tensor = self.body(x)
-        return outputs.squeeze(-1)
 
 
 class Window(nn.Module):
@@ -193,8 +165,8 @@ class ExploRS(Shaper):
             raise ValueError(f"window={config.window} must hold a step of each of the {host.envs} environments")
         init = MemberStreams(host.seeds, "explors", CPU).generators
         space, actions = host.observation_space, action_width(host.action_space)
-        self.reward = Perceptron(space, actions, config.hidden, init, device)
-        self.value = Perceptron(space, 0, config.hidden, init, device)
+        self.reward = EncodedMLP(space, actions, config.hidden, 1, init, device)
+        self.value = EncodedMLP(space, 0, config.hidden, 1, init, device)
         # A value of exactly 0 until there is a reward: Adam would learn from the smallest surprise as from a large one.
         for parameter in self.value.body.layers[-1].parameters():
             nn.init.zeros_(parameter)
@@ -241,7 +213,7 @@ class ExploRS(Shaper):
         parts = (obs, action, reward, next_obs, terminated, truncated, counted)
         obs, action, reward, next_obs, terminated, truncated, counted = (part.to(device) for part in parts)
         # What followed is not known where only a time limit ended the episode; the value stands in for it.
-        tail = torch.where(truncated & ~terminated, self.value.outputs(self.value.encode(next_obs)), 0.0)
+        tail = torch.where(truncated & ~terminated, self.value(next_obs).squeeze(-1), 0.0)
         self.window.add(obs, self.flat_actions(action), reward, terminated | truncated, tail)
         self.seen += self.bound.envs
         if self.counts is not None:
@@ -269,7 +241,8 @@ class ExploRS(Shaper):
 
     def learned(self, obs: Tensor, beside: Tensor) -> Tensor:
         """R(s, a) in [−1, 1], (P, B)."""
-        return self.reward.outputs(self.reward.encode(obs), beside).tanh()
+        learned: Tensor = self.reward(obs, beside)
+        return learned.squeeze(-1).tanh()
 
     def bonus(self, obs: Tensor) -> Tensor:
         """B(s) in [0, bonus_max], (P, B)."""
@@ -307,7 +280,7 @@ class ExploRS(Shaper):
 
     def _advantage(self, obs: Tensor, ret: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         """The value's loss (P,), and by how much returns were better than it, 0 where they are not known, (P, B)."""
-        value = self.value.outputs(self.value.encode(obs))
+        value = self.value(obs).squeeze(-1)
         error = smooth_l1_loss(value, ret, reduction="none") * known
         advantage = torch.where(known, ret - value.detach(), 0.0)
         return error.sum(1) / known.sum(1).clamp(min=1), advantage
@@ -319,9 +292,9 @@ class ExploRS(Shaper):
             action = self._stored(beside)
             likelihood = self.policy_of(self.bound).likelihood(obs, action)
             others = self.flat_actions(self.policy_of(self.bound).propose(_each(obs, n), self.streams))
-        vectors = self.reward.encode(obs)
-        learned = self.reward.outputs(vectors, beside).tanh()
-        every = self.reward.outputs(_each(vectors, n), others).tanh()
+        vectors = self.reward.encoder(obs)
+        learned = self.reward.outputs(vectors, beside).squeeze(-1).tanh()
+        every = self.reward.outputs(_each(vectors, n), others).squeeze(-1).tanh()
         usual = every.view(*advantage.shape, n).mean(2)
         return (likelihood * advantage * (learned - usual)).mean(1), learned.detach()
 

@@ -12,16 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
 from sasr.experience.transition import Batch, Host, Transition
 from sasr.networks.adam import Adam
-from sasr.networks.layers import PopulationMLP
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import Shaper
-from sasr.shaping.rivals.encoder import ObservationEncoder
+from sasr.shaping.rivals.encoder import EncodedMLP
 from sasr.shaping.rivals.moments import RunningMoments
 from sasr.shaping.rivals.random_network import RandomNetwork
 from sasr.shaping.rivals.ranges import check_not_negative, check_share, check_weight
@@ -80,27 +78,6 @@ class RosaConfig:
             raise ValueError(f"clip={self.clip} must be above 0 standard deviations; 5 is the default")
 
 
-class SwitchNetwork(nn.Module):
-    """N networks of an observation and of whether shaping is on: (N, B, *shape) and (N, B) to (N, B, m + 1)."""
-
-    def __init__(
-        self,
-        space: gym.Space[Any],
-        hidden: tuple[int, ...],
-        outputs: int,
-        generators: list[torch.Generator],
-        device: torch.device,
-    ) -> None:
-        super().__init__()
-        self.encoder = ObservationEncoder(space, generators=generators, device=device)
-        self.body = PopulationMLP((self.encoder.width + 1, *hidden, outputs), generators=generators, device=device)
-
-    def forward(self, obs: Tensor, on: Tensor) -> Tensor:
-        """One number for each decision."""
-        decisions: Tensor = self.body(torch.cat([self.encoder(obs), on.unsqueeze(-1).float()], dim=-1))
-        return decisions
-
-
 class Rosa(Shaper):
     """Adds F_t = φ_t − φ_{t−1}/γ, where φ is what the shaper chose, 0 while it is off: it sums to 0 over each interval.
 
@@ -144,10 +121,10 @@ class Rosa(Shaper):
         ).requires_grad_(False)
         self.feature_moments = RunningMoments(host.members, max(1, config.components), device)
         space = host.observation_space
-        self.actor = SwitchNetwork(space, config.hidden, self.outputs, init, device)
+        self.actor = EncodedMLP(space, 1, config.hidden, self.outputs, init, device)
         self.on_pictures = self.actor.encoder.axes is not None
         # Network p is member p's first critic, network P + p its second: one population, half the kernels.
-        self.critic = SwitchNetwork(space, config.hidden, self.outputs, [*init] * 2, device)
+        self.critic = EncodedMLP(space, 1, config.hidden, self.outputs, [*init] * 2, device)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.full((host.members,), math.log(config.first_temperature), device=device))
         self.actor_adam = Adam(list(self.actor.parameters()), lr=config.actor_lr)
@@ -302,13 +279,13 @@ class Rosa(Shaper):
 
     def _logits(self, inputs: Tensor, on: Tensor) -> Tensor:
         """The actor's logits (P, B, m + 1); while shaping is on, only chance can switch it off."""
-        logits: Tensor = self.actor(inputs, on)
+        logits: Tensor = self.actor(inputs, on.unsqueeze(-1).float())
         off = torch.arange(self.outputs, device=logits.device) == 0
         return logits.masked_fill(on.unsqueeze(-1) & off, _NEVER)
 
-    def _critics(self, critic: SwitchNetwork, inputs: Tensor, on: Tensor) -> Tensor:
+    def _critics(self, critic: EncodedMLP, inputs: Tensor, on: Tensor) -> Tensor:
         """Both critics' values (2, P, B, m + 1)."""
-        values: Tensor = critic(inputs.repeat(2, *(1,) * (inputs.dim() - 1)), on.repeat(2, 1))
+        values: Tensor = critic(inputs.repeat(2, *(1,) * (inputs.dim() - 1)), on.repeat(2, 1).unsqueeze(-1).float())
         return values.view(2, *on.shape, self.outputs)
 
     def _standardised(self, obs: Tensor) -> Tensor:
