@@ -633,7 +633,7 @@ def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weighting": "discounted", "storage": "flags"}, "can't weigh them; use storage='own'"),
+        ({"weighting": "discounted", "storage": "flags"}, "keeps no weights; use storage='own'"),
         ({"potential": True, "state_action": True}, "drop state_action"),
         ({"weight_discount": 0.0}, r"weight_discount=0.0 must be in \(0, 1\]"),
         ({"weighting": "discount"}, "did you mean 'discounted'"),

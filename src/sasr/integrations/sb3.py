@@ -307,7 +307,7 @@ class SASRRolloutBuffer(_Shaping, RolloutBuffer):
                 f"the shaper saw {len(self.seen)} of {self.buffer_size} steps of this rollout; "
                 "pass callback=SASRCallback() to learn()"
             )
-        columns = zip(*(step[: len(Batch._fields)] for step in self.seen), strict=True)
+        columns = zip(*(step[:5] for step in self.seen), strict=True)  # from obs to terminated
         batch = Batch(*(torch.stack(column, 1).flatten(1, 2) for column in columns))  # (1, steps · envs, …)
         stored = self.rewards
         self.rewards = stored + self._bonus(batch).reshape(stored.shape).cpu().numpy()

@@ -226,7 +226,7 @@ def test_states_of_another_width_or_population_are_refused(name: str) -> None:
             shaper.shape(wrong)
     if name != "rosa":  # which does not look at actions
         with pytest.raises(ValueError, match="actions have 3 entries, but this shaper was bound to 2"):
-            shaper.update(batch._replace(action=torch.zeros(3, 16, 3)))
+            shaper.shape(batch._replace(action=torch.zeros(3, 16, 3)))
 
 
 @every
