@@ -366,3 +366,18 @@ def test_the_table_of_what_methods_cost_is_the_stored_one(label: str, digits: in
         ours = f"| `{row['shaper']}` | {row['ms']:.{digits}f} | {row['over_sac']:.2f} | {row['over_sasr']:.2f} |"
         paper = [str(row[f"paper_{what}_over_sasr"] or "") for what in ("time", "memory")]
         assert f"{ours} {paper[0]} | {row['state_bytes'] / 2**20:.1f} MiB | {paper[1]} |" in text
+
+
+def test_what_the_pages_say_of_damage_and_bad_flags_was_measured() -> None:
+    damage, flags = (stored(f"{name}-2-cores")["figures"] for name in ("damage", "bad_flags"))
+    page = (ROOT / "docs" / "checkpoints.md").read_text()
+    for command, own in damage["commands"].items():
+        figures = (own["folders"], own["worked"], own["refused"], own["tracebacks"], damage["totals"]["hangs"])
+        assert f"| `sasr {command}` | {' | '.join(map(str, figures))} |" in page
+    assert f"in one of {len(damage['kinds'])} ways" in page
+    assert not damage["totals"]["executed"] + damage["totals"]["leaked"] + damage["totals"]["files_outside_changed"]
+    total = {name: sum(own[name] for own in flags["commands"].values()) for name in ("flags", "commands", "refused")}
+    told = " ".join((ROOT / "docs" / "training.md").read_text().split())
+    assert f"each of the {total['flags']} flags" in told
+    assert f"Of {total['commands']} commands {total['refused']} were refused" in told
+    assert not flags["odd"]
