@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from sasr.agents import SacConfig
 from tests.cli.commands import run
 
 
@@ -83,10 +85,13 @@ def test_names_in_a_run_folder_do_not_steer_the_terminal(
         assert code == (0 if command == "report" else 2)
 
 
+NESTED = asdict(SacConfig()) | {"hidden": [[8]]}
+
+
 @pytest.mark.parametrize(
     "setting",
-    [{"discount": "x"}, {"steps": 1.5}, {"seeds": [0, "1"]}, {"agent_config": {"hidden": [[8]]}}, {"agent_config": 3}],
-    ids=str,
+    [{"discount": "x"}, {"steps": 1.5}, {"seeds": [0, "1"]}, {"agent_config": NESTED}, {"agent_config": 3}],
+    ids=["discount", "steps", "seeds", "hidden", "agent"],
 )
 def test_a_setting_of_another_type_is_named(
     setting: dict, copied: Path, change_config: Callable[..., None], capsys: pytest.CaptureFixture[str]

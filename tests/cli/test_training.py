@@ -78,7 +78,8 @@ def test_train_stop_resume_and_eval(tmp_path: Path) -> None:
     judged = json.loads((tmp_path / "run" / "eval.json").read_text())
     assert [row["name"] for row in judged["rows"]] == ["seed 7", "seed 8", "all"]
     for row in judged["rows"]:
-        assert re.search(rf"{row['name']} +{row['return_mean']:,.0f}", output)
+        (shown,) = re.findall(rf"{row['name']} +(-[\d,.]+)", output)
+        assert float(shown.replace(",", "")) == pytest.approx(row["return_mean"], rel=1e-3)
 
 
 def test_a_run_gets_a_folder_of_its_own_under_runs(

@@ -13,6 +13,7 @@ import pytest
 
 from pages.analysis import Stage, bin_stages, count_visits, write_analysis
 from pages.blocks import blocks_of, rows_by_task
+from pages.rows import BASE, DEFAULT
 from pages.store import MAIN, read_store
 from sasr.report.store import write_result
 from tests.report.synthetic import make_result
@@ -48,9 +49,9 @@ def test_tables_say_what_numpy_says(store: Path) -> None:
         middle = np.sort(first)[4]  # the higher of the two in the middle
         assert row["steps to 0.5"].startswith(f"{middle:,.0f}" if np.isfinite(middle) else "never")
         assert row["steps to 0.5"].endswith(f"({np.isfinite(first).sum()} of 8)")
-        better = (scores[:, None] > finals["sac"]).mean()
-        assert method == "sac" or row["P(final \\> sac)"].startswith(f"{better:.2f} [")
-        assert row["paper, Table 1"] == {"sasr": "1.00", "sac": "-0.10", "rnd": "1.00"}[method]
+        better = (scores[:, None] > finals[BASE]).mean()
+        assert method == BASE or row[f"P(final \\> {BASE})"].startswith(f"{better:.2f} [")
+        assert row["paper, Table 1"] == {DEFAULT: "1.00", BASE: "-0.10", "rnd": "1.00"}[method]
     best = max(finals, key=lambda name: finals[name].mean())
     assert f"| **{finals[best].mean():.2f} ±" in text
 
@@ -66,7 +67,7 @@ def test_the_overview_has_every_row_and_links_to_every_task(store: Path) -> None
 
 
 def test_files_that_cannot_be_used_are_all_named(store: Path) -> None:
-    file = next(store.glob("compare/MountainCar/sac-*.json"))
+    file = next(store.glob("compare/MountainCar/rnd-*.json"))
     text = file.read_text()
     (file.parent / "newer.json").write_text(json.dumps(json.loads(text) | {"version": 99}))
     (file.parent / "nan.json").write_text(text.replace('"final_success": 0.9', '"final_success": NaN', 1))
@@ -89,25 +90,25 @@ def test_files_that_cannot_be_used_are_all_named(store: Path) -> None:
 
 def test_a_result_whose_seeds_have_not_begun_is_shown_as_missing(store: Path) -> None:
     shutil.copytree(ROOT / "results" / "plans", store / "plans")
-    for plan, method in (("compare", "sasr"), ("default", "raw kernel"), ("ablation-bandwidth", "h=0.01")):
+    for plan, method in (("compare", DEFAULT), ("default", "raw kernel"), ("ablation-bandwidth", "h=0.01")):
         write_result(replace(make_result("MountainCar", method), seeds=()), store / plan)
     write_result(make_result("MountainCar", "h=0.1"), store / "ablation-bandwidth")
-    for block, row in (("table: final MountainCar", "sasr\\*"), ("table: default MountainCar", "raw kernel\\*")):
+    for block, row in (("table: final MountainCar", f"{DEFAULT}\\*"), ("table: default MountainCar", "raw kernel\\*")):
         cells = table_row(text_of(store, block), row)
         assert (cells["seeds"], cells["final, mean ± s.e."]) == ("0", "–")
     assert "| MountainCar | –\\* |" in text_of(store, "table: ablation-bandwidth")
 
 
 def test_a_short_run_cuts_off_no_area_but_its_own(store: Path) -> None:
-    before = table_row(text_of(store, "table: final MountainCar"), "sasr")
+    before = table_row(text_of(store, "table: final MountainCar"), DEFAULT)
     assert before["area to 10,000 [95 %]"] != "–"
     write_result(make_result("MountainCar", "rnd", seeds=8, steps=5_000, level=0.7), store / "compare")
     text = text_of(store, "table: final MountainCar")
-    ours, short = table_row(text, "sasr"), table_row(text, "rnd")
+    ours, short = table_row(text, DEFAULT), table_row(text, "rnd")
     assert ours["area to 10,000 [95 %]"] == before["area to 10,000 [95 %]"]
-    assert (short["area to 10,000 [95 %]"], short["P(final \\> sac)"]) == ("–", "–")
+    assert (short["area to 10,000 [95 %]"], short[f"P(final \\> {BASE})"]) == ("–", "–")
     main, cut = read_store(store).main, {}
-    for method in ("rnd", "sac"):
+    for method in ("rnd", BASE):
         result = main.cell("MountainCar", method)
         assert result is not None
         areas = []
@@ -115,7 +116,7 @@ def test_a_short_run_cuts_off_no_area_but_its_own(store: Path) -> None:
             kept = np.array(seed.steps) <= 5_000
             areas.append(np.trapezoid(np.array(seed.returns)[kept], np.array(seed.steps)[kept]))
         cut[method] = np.array(areas)
-    assert short["P(area \\> sac)"].startswith(f"{(cut['rnd'][:, None] > cut['sac']).mean():.2f} [")
+    assert short[f"P(area \\> {BASE})"].startswith(f"{(cut['rnd'][:, None] > cut[BASE]).mean():.2f} [")
     assert not re.search(r"\| \*\*\d", text)  # of runs of unequal length none is best
 
 
@@ -168,7 +169,7 @@ def test_the_papers_own_settings_run_in_one_suite_serve_the_others(store: Path) 
 def test_the_default_is_the_first_row_whatever_files_are_called(store: Path) -> None:
     write_result(make_result("AntFar", "sasr-authors"), store / "a")  # its file is read before all others
     write_result(make_result("MountainCar", "sasr-authors"), store / "a")
-    assert [row.method for row in rows_by_task(read_store(store))["MountainCar"]][:2] == ["sasr", "sasr-authors"]
+    assert [row.method for row in rows_by_task(read_store(store))["MountainCar"]][:2] == [DEFAULT, "sasr-authors"]
 
 
 def test_the_authors_curve_goes_with_their_preset_and_ends_where_ours_do(store: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from pages.guard import ALL, duel_table, duels, guard_table, promises
-from pages.rows import Row, rows_of
+from pages.rows import BASE, DEFAULT, Row, rows_of
 from sasr.report.seeds import SeedResult
 from sasr.report.store import Result
 from sasr.shaping.presets import PRESETS
@@ -25,7 +25,7 @@ def result(task: str, method: str, level: float, **options: int) -> Result:
 def test_the_default_is_better_or_worse_where_the_whole_interval_says_so() -> None:
     lot = [result("AntStand", "sasr-authors", 9.1)]
     for task, ours, theirs in (("AntStand", 9.0, 1.0), ("AntFar", 1.0, 90.0), ("Other-v0", 9.0, 1.0)):
-        lot += [result(task, "sasr", ours), result(task, "sac", theirs, steps=20_000, points=40)]
+        lot += [result(task, DEFAULT, ours), result(task, BASE, theirs, steps=20_000, points=40)]
     lines = {str(row[0].value): [entry.text() for entry in row[1:]] for row in guard_table(rows(*lot)).rows}
     assert lines["AntStand"][:3] == ["10,000", "1.00 [1.00, 1.00]", "better"]
     assert lines["AntStand"][5] == "not told apart"
@@ -57,8 +57,8 @@ def test_areas_are_compared_as_far_as_both_go() -> None:
 
 def test_promises_say_how_new_results_stand_and_never_fail() -> None:
     settings = {"shaper_config": asdict(PRESETS["auto"])}
-    lot = [replace(result("HumanKeep", "sasr", 10.0), config=settings), result("HumanKeep", "sac", 90.0)]
-    lot += [result("MountainCar", "sasr", 1.0), result("MountainCar", "sac", 0.1)]
+    lot = [replace(result("HumanKeep", DEFAULT, 10.0), config=settings), result("HumanKeep", BASE, 90.0)]
+    lot += [result("MountainCar", DEFAULT, 1.0), result("MountainCar", BASE, 0.1)]
     lines = promises(rows(*lot))
     assert lines[0].startswith("the default against plain SAC: worse on HumanKeep; better on MountainCar")
     assert lines[-1].endswith(": MountainCar")  # its settings are not today's

@@ -7,6 +7,7 @@ import pytest
 from pages.blocks import blocks_of
 from pages.markdown import empty
 from pages.pictures import png_data
+from pages.rows import DEFAULT
 from pages.store import read_store
 from pages.write import begin_pages, differences, not_shown, write_pages
 from sasr.report.store import write_result
@@ -32,7 +33,7 @@ def test_a_task_that_has_results_but_no_page_gets_one(store: Path, tmp_path: Pat
     }
     text = (docs / "HumanKeep.md").read_text()
     assert text.startswith("# HumanKeep\n")
-    assert "| sasr |" in text
+    assert f"| {DEFAULT} |" in text
     blocks = blocks_of(read_store(store))
     assert differences(docs.glob("*.md"), blocks) == []
     unused = not_shown(docs.glob("*.md"), blocks)
@@ -49,7 +50,7 @@ def test_words_stay_and_the_same_store_changes_nothing_twice(store: Path, tmp_pa
     text = (docs / "MountainCar.md").read_text()
     assert text.startswith("# By hand\n")
     assert text.endswith("More words.\n")
-    assert "| sasr |" in text
+    assert f"| {DEFAULT} |" in text
     assert (docs / "other.md").read_text() == "# Not generated\n"
     assert write(store, docs) == []
 
@@ -59,7 +60,7 @@ def test_a_picture_that_is_older_than_its_data_is_found_and_drawn_again(store: P
     write(store, docs)
     before = png_data(docs / "MountainCar.png")
     assert before in (docs / "MountainCar.md").read_text()
-    write_result(make_result("MountainCar", "sasr", seeds=8, level=0.9), store / "compare")
+    write_result(make_result("MountainCar", DEFAULT, seeds=8, level=0.9), store / "compare")
     found = differences(docs.glob("*.md"), blocks_of(read_store(store)))
     assert {"MountainCar.md is not what the results give", "MountainCar.png was drawn from other data"} == {*found}
     assert set(write(store, docs)) == {"MountainCar.md", "MountainCar.png"}

@@ -11,10 +11,12 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("command", "number"), [("kills", 6), ("crash-points", 9), ("signals", 4)])
-def test_a_run_ends_as_if_nothing_had_happened_and_nothing_is_left(command, number):
+@pytest.mark.parametrize(
+    ("command", "number", "steps"), [("kills", 6, 100), ("crash-points", 7, 40), ("signals", 4, 300)]
+)
+def test_a_run_ends_as_if_nothing_had_happened_and_nothing_is_left(command, number, steps):
     ended = subprocess.run(
-        [sys.executable, "-m", "benchmarks.reliability", command, "--number", str(number)],
+        [sys.executable, "-m", "benchmarks.reliability", command, "--number", str(number), "--steps", str(steps)],
         cwd=Path(__file__).parents[2],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -38,7 +38,7 @@ class Collection:
     def methods(self) -> list[str]:
         """Names of the methods, SASR's first and its default before its presets, whatever the files are called."""
         names = dict.fromkeys(result.method for result in self.results)
-        return sorted(names, key=lambda name: (name != "sasr", not name.startswith("sasr")))
+        return sorted(names, key=lambda name: (name.split(",")[0] != "sasr", not name.startswith("sasr")))
 
     def cell(self, task: str, method: str) -> Result | None:
         """The result of a method on a task."""
