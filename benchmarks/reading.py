@@ -22,7 +22,7 @@ SOURCE = Path(sasr.__file__).parent
 METHOD = (
     "experience/segments.py",
     "evidence/counts.py",
-    "evidence/ledger.py",
+    "evidence/evidence.py",
     "shaping/beta.py",
     "shaping/sasr.py",
     "agents/sac.py",
