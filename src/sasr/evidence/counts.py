@@ -21,7 +21,6 @@ from sasr.experience.retained import OUTCOMES, StatePool
 
 EstimatorName = Literal["linear", "squared", "exact"]
 CHUNK = 4096
-_CACHED_ROWS = 256  # whose features stay in a core's cache
 
 
 class Counts(nn.Module, ABC):
@@ -100,12 +99,8 @@ class LinearCounts(Counts):
         """z(s)·Z for both outcomes, (P, B, 2)."""
         if states.device.type != "cpu":
             return self.project(self.features.angles(states))
-        return torch.stack([self._of_member(p, rows) for p, rows in enumerate(states)]).float()
-
-    def _of_member(self, member: int, states: Tensor) -> Tensor:
-        """Estimates (B, 2) of one seed's states (B, k) in float64, by as many rows at a time as a cache holds."""
-        chunks = (self.features.of_member(member, rows).double() for rows in torch.split(states, _CACHED_ROWS))
-        return torch.cat([z_BM @ self.total[member].T for z_BM in chunks])
+        z_PBM: Tensor = self.features(states).double()
+        return torch.stack([z @ total.T for z, total in zip(z_PBM, self.total, strict=True)]).float()
 
     def project(self, angle: Tensor) -> Tensor:
         """z·Z for both outcomes, (P, B, 2), from the angles of z."""
