@@ -34,7 +34,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "sac": Case(
+    "sac-paper": Case(
         "Pendulum-v1",
         -200.0,
         15_000,
@@ -86,7 +86,7 @@ def learning(agent: str, case: Case, seeds: tuple[int, ...]) -> Iterator[tuple[i
         steps=case.steps,
         environments=case.environments,
         eval_episodes=EPISODES,
-        agent_config=AGENTS[agent].config(**case.settings),
+        agent_config=AGENTS[agent].settings(**case.settings),
         device="cpu",
         workers=0,
     )

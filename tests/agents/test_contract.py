@@ -284,7 +284,7 @@ def test_a_column_of_rewards_is_refused_and_nothing_is_learned(name: str) -> Non
     agent = make_agent(name)
     batch, bonus = make_data(name, 1, 0)
     before = {key: value.clone() for key, value in agent.state_dict().items()}
-    with pytest.raises(ValueError, match=r"bonus has shape \(1, \d+, 1\), expected \(members, batch\)"):
+    with pytest.raises(ValueError, match=r"bonus has shape \(1, \d+, 1\), expected \(seeds, batch\)"):
         agent.update(batch, bonus[..., None], None)
     assert all(torch.equal(before[key], value) for key, value in agent.state_dict().items())
 
