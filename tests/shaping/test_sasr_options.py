@@ -120,7 +120,7 @@ def test_weight_zero_pays_nothing_and_shaping_changes_no_state(option: dict[str,
 def test_options_that_are_off_add_nothing_to_a_checkpoint(bound: Bound) -> None:
     """So that a checkpoint from before there were options still loads."""
     own = {
-        "segmenter": "open_items length was_hit",
+        "segmenter": "open_items length was_hit repeated",
         "retention_streams": "_extra_state",
         "beta_streams": "_extra_state",
     }
