@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, Normal
 
 from sasr.agents.ppo import Ppo
-from tests.agents.reference import linear
+from tests.networks.plain import plain_linear
 
 
 def perceptron(agent_net: nn.Module, network: int) -> nn.Sequential:
-    one, two, three = (linear(agent_net, layer, network) for layer in range(3))
+    one, two, three = (plain_linear(agent_net.layers[layer], network) for layer in range(3))
     return nn.Sequential(one, nn.Tanh(), two, nn.Tanh(), three)
 
 
