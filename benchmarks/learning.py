@@ -50,7 +50,14 @@ CASES = {
         "Pendulum-v1",
         -200.0,
         15_000,
-        {"hidden": (64, 64), "batch_size": 128, "burn_in": 1_000, "actor_lr": 1e-3, "critic_lr": 1e-3},
+        {
+            "hidden": (64, 64),
+            "batch_size": 128,
+            "burn_in": 1_000,
+            "actor_lr": 1e-3,
+            "critic_lr": 1e-3,
+            "critic_norm": "none",
+        },
     ),
     "sac_discrete": Case(
         "CartPole-v1",
@@ -64,6 +71,7 @@ CASES = {
             "critic_lr": 1e-3,
             "temperature_lr": 1e-3,
             "tau": 0.02,
+            "critic_norm": "none",
         },
     ),
     "ppo": Case(
