@@ -75,7 +75,7 @@ def from_run(folder: str | Path) -> Result:
 def method_name(config: Mapping[str, Any]) -> str:
     """What a run's settings are called in tables: the shaper, or the plain agent, and what is unusual about it.
 
-    >>> method_name({"shaper": "sasr", "preset": "authors"}), method_name({"shaper": "none", "agent": "td3"})
+    >>> method_name({"preset": "authors", "agent": "sac-paper"}), method_name({"shaper": "none", "agent": "td3"})
     ('sasr-authors', 'td3')
     """
     shaper, agent, preset = config.get("shaper", "sasr"), config.get("agent", "auto"), config.get("preset", "auto")
