@@ -26,7 +26,7 @@ from torch import Tensor
 from pages.analysis import Stage, bin_stages, count_visits, write_analysis
 from sasr import Batch, Host, Transition
 from sasr.experience.retained import FAILURE, SUCCESS
-from sasr.records.folder import RunFolder
+from sasr.logs.run_folder import RunFolder
 from sasr.report.runs import method_name
 from sasr.report.seeds import thin
 from sasr.shaping.beta import beta_mean

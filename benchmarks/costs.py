@@ -25,10 +25,10 @@ from rich.table import Table
 from benchmarks.machine import machine, save
 from sasr import Host, Transition
 from sasr.agents.sac import Sac, SacConfig
+from sasr.settings import choose_device
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import NONE, SHAPERS, shaper_named
 from sasr.training import OffPolicy
-from sasr.training.config import choose_device
 
 EPISODE = 200
 NOISY = "noisy"

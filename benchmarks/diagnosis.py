@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.machine import save
 from sasr import SASR, diagnose
-from sasr.experience.rollout import random_rollout
+from sasr.experience.random_rollout import random_rollout
 from sasr.shaping.presets import PRESETS, preset_config
 from sasr.tasks import make
 

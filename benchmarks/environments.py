@@ -21,8 +21,8 @@ from rich.table import Table
 
 import sasr
 from benchmarks.machine import RESULTS, machine
+from sasr.envs.population import Population
 from sasr.tasks.catalogue import full_id
-from sasr.tasks.vector import Population
 
 assert sasr
 

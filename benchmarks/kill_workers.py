@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.machine import RESULTS, machine
-from sasr.tasks.vector import Population, PopulationError
+from sasr.envs.population import Population, PopulationError
 
 
 @dataclass(frozen=True)

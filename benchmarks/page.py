@@ -19,8 +19,8 @@ from rich.console import Console
 from tests.report.synthetic import table_1
 
 from benchmarks.machine import machine, save
-from sasr.report.collect import Collection
 from sasr.report.page import write_page
+from sasr.report.read import Collection
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ from benchmarks.machine import machine, save
 from sasr.agents.ppo import PpoConfig
 from sasr.agents.sac import SacConfig
 from sasr.agents.td3 import Td3Config
+from sasr.api import Run, clear_up, go_on, start
 from sasr.files import leftovers
-from sasr.records.metrics import HISTORY, read_metrics
-from sasr.run import Run, clear_up, go_on, start
+from sasr.logs.metrics import HISTORY, read_metrics
 from sasr.shaping.presets import preset_config
 from sasr.training import TrainConfig
 from sasr.training.checkpoint import MANIFEST, newest

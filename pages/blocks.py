@@ -16,7 +16,7 @@ from pages.rows import BASE, DEFAULT, Row, best_mean, interval, marks, marks_exp
 from pages.store import Store, methods_of
 from sasr.experiments.method import Method
 from sasr.experiments.plan_file import read_suite, suites
-from sasr.report.collect import Collection
+from sasr.report.read import Collection
 from sasr.report.reference import Reference
 from sasr.report.seeds import SeedResult
 from sasr.report.store import Result, slug

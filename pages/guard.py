@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pages.rows import BASE, DEFAULT, Row, chance, interval
 from sasr.report import stats
-from sasr.report.collect import Collection
+from sasr.report.read import Collection
 from sasr.report.stats import Estimate
 from sasr.report.summary import cells_of
 from sasr.report.tables import Entry, Table

@@ -13,8 +13,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 from tests.report.synthetic import table_1
 
-from sasr.report.collect import Collection
 from sasr.report.page import write_page
+from sasr.report.read import Collection
 
 OUT = Path(__file__).parents[1] / "docs" / "report.png"
 TITLE = "Made-up results in the size of Table 1"

@@ -11,7 +11,7 @@ import numpy as np
 
 from sasr.experiments.plan import seeds_in_words
 from sasr.report import stats
-from sasr.report.collect import Collection
+from sasr.report.read import Collection
 from sasr.report.reference import Reference, family, like
 from sasr.report.stats import Estimate
 from sasr.report.store import Result

@@ -13,7 +13,7 @@ from pages.analysis import Analysis, read_analyses
 from sasr.experiments.method import Method, built_in_methods
 from sasr.experiments.plan import Plan
 from sasr.experiments.plan_file import read_plan, suites
-from sasr.report.collect import Collection, told_apart
+from sasr.report.read import Collection, told_apart
 from sasr.report.reference import References, read_reference
 from sasr.report.store import Problem, Reading, Result, read_results
 

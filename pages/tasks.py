@@ -26,7 +26,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 USAGE = """\
 import gymnasium as gym, numpy as np, sasr
 from sasr.tasks import make, sparse
-from sasr.tasks.vector import Population
+from sasr.envs.population import Population
 
 env = gym.make("SASR/AntStand-v0")  # after `import sasr`
 env = make("AntStand")  # the same by its short name

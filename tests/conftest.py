@@ -1,9 +1,10 @@
-"""What the tests share: made-up transitions and batches."""
+"""What the tests share: made-up transitions and batches, and one real run that is small."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -11,7 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from sasr import SASR, Batch, Host, Transition
+import sasr
+from sasr import SASR, Batch, Host, Transition, api
+from sasr.agents import SacConfig
+from sasr.training import TrainConfig
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -75,5 +79,29 @@ def bound() -> Callable[..., SASR]:
         shaper = SASR(preset, **options)
         shaper.bind(Host(observation_space=box(k), action_space=box(1), seeds=seeds, envs=envs, **host_options))
         return shaper
+
+    return make
+
+
+TINY = SacConfig(hidden=(8, 8), burn_in=30, batch_size=16)
+
+
+def settings(**changes: object) -> TrainConfig:
+    plain = {"task": "Pendulum-v1", "seeds": (3, 5), "steps": 450, "workers": 0, "eval_every": 150, "log_every": 50}
+    return TrainConfig(**(plain | {"eval_episodes": 2, "agent": "sac", "agent_config": TINY} | changes))
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> sasr.Run:
+    """Two seeds of Pendulum with everything recorded; not to be changed."""
+    return api.start(settings(), out=tmp_path_factory.mktemp("runs") / "pendulum")
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Callable[..., sasr.Run]:
+    """A function that makes another run: started("name", steps=…, …)."""
+
+    def make(name: str, **changes: object) -> sasr.Run:
+        return api.start(settings(**changes), out=tmp_path / name, events=False)
 
     return make

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from sasr.tasks.catalogue import register as _register_tasks
 
 if TYPE_CHECKING:
+    from sasr.api import Run, load, resume, train
     from sasr.evidence.bandwidth import LinearSchedule
-    from sasr.experience.transition import Batch, Host, Transition
-    from sasr.run import Run, load, resume, train
+    from sasr.experience.types import Batch, Host, Transition
     from sasr.shaping.base import RewardShaper, Shaper
     from sasr.shaping.checks import check_shaper
     from sasr.shaping.diagnosis import Diagnosis, diagnose
@@ -40,20 +40,20 @@ __all__ = [
 # Loaded at first use: a worker process that only steps an environment should not pay for torch.
 _HOME = {
     "SASR": "shaping.sasr",
-    "Batch": "experience.transition",
+    "Batch": "experience.types",
     "Diagnosis": "shaping.diagnosis",
-    "Host": "experience.transition",
+    "Host": "experience.types",
     "LinearSchedule": "evidence.bandwidth",
     "RewardShaper": "shaping.base",
-    "Run": "run",
+    "Run": "api",
     "SasrConfig": "shaping.presets",
     "Shaper": "shaping.base",
-    "Transition": "experience.transition",
+    "Transition": "experience.types",
     "check_shaper": "shaping.checks",
     "diagnose": "shaping.diagnosis",
-    "load": "run",
-    "resume": "run",
-    "train": "run",
+    "load": "api",
+    "resume": "api",
+    "train": "api",
 }
 
 

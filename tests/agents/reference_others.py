@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Categorical
 
 from sasr.agents import SacDiscrete, Td3
-from sasr.networks.perception import PopulationNet
+from sasr.networks.encoder import PopulationNet
 from tests.networks.plain import plain_cnn, plain_linear, plain_mlp
 
 

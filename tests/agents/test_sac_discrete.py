@@ -10,7 +10,7 @@ import torch
 from sasr import Batch, Host
 from sasr.agents import SacDiscrete, SacDiscreteConfig
 from sasr.experience.replay import Replay
-from sasr.experience.transition import Transition
+from sasr.experience.types import Transition
 from tests.agents.cases import learn, make_agent, make_data
 from tests.conftest import box
 

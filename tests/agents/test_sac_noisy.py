@@ -15,7 +15,7 @@ from sasr.agents import SacConfig
 from sasr.agents.sac import Sac
 from sasr.agents.sac_discrete import SacDiscrete
 from sasr.agents.td3 import Td3
-from sasr.experience.transition import PolicyView
+from sasr.experience.types import PolicyView
 from sasr.randomness import MemberStreams
 from tests.agents.test_sac import ACTIONS, B, K, learn, make_agent, make_data, member_weights
 from tests.conftest import box

@@ -143,6 +143,7 @@ def test_an_environment_that_cannot_be_closed_spoils_nothing(
         ("train", "Pendulum-v1", "--seeds", "1000000000000"),
         ("train", "Pendulum-v1", "--steps", "1" + "0" * 40),
         ("train", "Pendulum-v1", "--environments", "1000000000000"),
+        ("train", "Pendulum-v1", "--max-episode-steps", "1" + "0" * 40),
         ("train", "Pendulum-v1", "--eval-episodes", "1000000000000"),
         ("settings", "rnd", "--preset", "paper"),
         ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--address", "auto"),

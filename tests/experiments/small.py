@@ -11,7 +11,7 @@ from sasr.experiments.grid import Grid
 from sasr.experiments.job import Job
 from sasr.experiments.plan import Cell, changed, grid
 from sasr.experiments.runners.protocol import Runner
-from sasr.records.metrics import read_metrics
+from sasr.logs.metrics import read_metrics
 
 AGENT = {"hidden": [8, 8], "burn_in": 40, "batch_size": 16}
 SETTINGS = {"eval_every": 100, "eval_episodes": 2, "log_every": 50, "checkpoint_minutes": 0.004}

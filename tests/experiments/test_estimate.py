@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sasr.api import complete
 from sasr.experiments import estimate
 from sasr.experiments.estimate import examine, measure
 from sasr.experiments.plan import changed, grid
-from sasr.run import complete
 from sasr.training.trainer import Trainer
 from tests.experiments.small import cells
 

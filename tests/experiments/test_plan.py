@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from sasr.agents import SacConfig
 from sasr.agents.registry import AGENTS
+from sasr.api import complete
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.experiments import Cell, Method, Plan, built_in_methods
 from sasr.experiments.plan import changed, grid
 from sasr.experiments.plan_file import parse_plan, read_suite, suites
-from sasr.run import complete
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.registry import SHAPERS
 

@@ -17,6 +17,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from sasr.api import start
 from sasr.experiments.grid import Grid
 from sasr.experiments.job import Job, progress_of
 from sasr.experiments.plan import Cell
@@ -24,7 +25,6 @@ from sasr.experiments.runners.inline import Inline
 from sasr.experiments.runners.pool import Pool, Room
 from sasr.experiments.runners.protocol import State
 from sasr.report.store import read_results
-from sasr.run import start
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sasr.report.collect import Collection
 from sasr.report.page import write_page
+from sasr.report.read import Collection
 
 from .synthetic import table_1
 

@@ -7,7 +7,7 @@ import pytest
 from matplotlib import image
 
 from sasr.report import figures, stats
-from sasr.report.collect import Collection
+from sasr.report.read import Collection
 from sasr.report.reference import like, read_reference
 from sasr.report.summary import summarise
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sasr.report import payload as payload_module
+from sasr.report import page_data as payload_module
 from sasr.report import plotly_js
-from sasr.report.collect import Collection, Video, collect
 from sasr.report.page import _embedded, write_page
-from sasr.report.payload import packed
+from sasr.report.page_data import packed
 from sasr.report.plotly_js import packed_script
+from sasr.report.read import Collection, Video, collect
 from sasr.report.runs import Maps
 from sasr.report.store import write_result
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from sasr.report import stats
-from sasr.report.collect import Collection, collect
 from sasr.report.page import write_page
+from sasr.report.read import Collection, collect
 from sasr.report.reference import read_reference
 from sasr.report.store import Result, write_result
 

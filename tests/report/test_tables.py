@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sasr.report import tables
-from sasr.report.collect import Collection
+from sasr.report.read import Collection
 from sasr.report.stats import interquartile_mean
 from sasr.report.summary import Summary, summarise
 from sasr.report.tables import Entry, Table

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from sasr import Batch, Host, Shaper, Transition
 from sasr.agents import Ppo, PpoConfig, Sac, SacConfig
+from sasr.envs.population import Population
 from sasr.shaping.base import adapt
-from sasr.tasks.vector import Population
 from sasr.training import Loop, OffPolicy, OnPolicy
 from tests.conftest import box, make_batch, make_step
 

@@ -6,7 +6,7 @@ import torch
 from scipy.stats import spearmanr
 
 from sasr import SASR, diagnose
-from sasr.experience.rollout import random_rollout
+from sasr.experience.random_rollout import random_rollout
 from sasr.shaping.diagnosis import rank_correlation, suggest
 from sasr.tasks import make
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sasr import SASR, Batch, Host
-from sasr.evidence.background import ENOUGH, MEMORY, SIZES
+from sasr.evidence.prior import ENOUGH, MEMORY, SIZES
 from sasr.shaping.diagnosis import diagnose
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.reward_range import range_shift

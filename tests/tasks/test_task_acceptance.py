@@ -11,10 +11,10 @@ from gymnasium.envs.mujoco.ant_v5 import AntEnv
 from gymnasium.envs.mujoco.humanoid_v4 import HumanoidEnv
 from gymnasium.envs.mujoco.humanoidstandup_v4 import HumanoidStandupEnv
 from gymnasium.envs.mujoco.walker2d_v4 import Walker2dEnv
-from rollouts import constant_vectors, play, uniform
 
 import sasr
 from sasr.tasks import make
+from tests.tasks.rollouts import constant_vectors, play, uniform
 
 assert sasr
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rollouts import play
 
 from sasr.tasks import make
 from sasr.tasks.atari import Homes, Moment, Points, Rooms, Treasures
+from tests.tasks.rollouts import play
 
 
 def hold(action):

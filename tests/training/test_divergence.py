@@ -12,10 +12,10 @@ from sasr.agents.ppo import PpoConfig
 from sasr.agents.sac import SacConfig
 from sasr.agents.sac_discrete import SacDiscreteConfig
 from sasr.agents.td3 import Td3Config
-from sasr.tasks.vector import Population
+from sasr.envs.population import Population
 from sasr.training import TrainConfig, Trainer
+from sasr.training.base import DivergedError
 from sasr.training.checkpoint import newest
-from sasr.training.learner import DivergedError
 from sasr.training.trainer import CHECKPOINTS
 
 from .runs import Everything, config_of, run

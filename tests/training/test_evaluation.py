@@ -12,7 +12,7 @@ import gymnasium as gym
 import pytest
 import torch
 
-from sasr.tasks.vector import Population
+from sasr.envs.population import Population
 from sasr.training import Trainer, evaluate, trainer
 from sasr.training.checkpoint import newest
 from sasr.training.trainer import CHECKPOINTS

@@ -5,7 +5,7 @@ import torch
 
 from sasr import SASR, Batch, Host
 from sasr.agents import Sac, SacConfig, Td3, Td3Config
-from sasr.tasks.vector import Population
+from sasr.envs.population import Population
 from sasr.training import Loop, OffPolicy
 
 TINY = SacConfig(hidden=(16, 16), burn_in=40, batch_size=16)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from sasr import SASR, Host, RewardShaper
 from sasr.agents import Ppo, PpoConfig
-from sasr.tasks.vector import Population
+from sasr.envs.population import Population
 from sasr.training import Loop, OnPolicy, TrainConfig, Trainer
 from sasr.training.accelerate import can_compile
 from sasr.training.on_policy import with_value_heads

@@ -9,12 +9,12 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from sasr.agents.borders import as_vectors
+from sasr.agents.action_spaces import as_vectors
 from sasr.evidence.normaliser import StateNormaliser
-from sasr.experience.spaces import state_width
+from sasr.experience.flatten import state_width
 from sasr.networks.convolution import PopulationConv
+from sasr.networks.encoder import PopulationNet, picture_axes
 from sasr.networks.layers import PopulationLinear, PopulationMLP, make_orthogonal
-from sasr.networks.perception import PopulationNet, picture_axes
 
 _GAIN = 2.0**0.5
 # A policy that starts nearly the same in every state need not unlearn anything first.

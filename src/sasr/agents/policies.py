@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sasr.agents.borders import no_agent_for, normal, uniform
+from sasr.agents.action_spaces import no_agent_for
 from sasr.randomness import MemberStreams
 
 
@@ -95,7 +95,7 @@ class Gaussian(nn.Module):
 
     def draw(self, outputs: Tensor, streams: MemberStreams) -> Tensor:
         """An action for each row, wherever the Gaussian's tails reach."""
-        return self._shaped(outputs + self.log_std.exp()[:, None] * streams.draw(normal, outputs))
+        return self._shaped(outputs + self.log_std.exp()[:, None] * streams.normal(outputs))
 
     def best(self, outputs: Tensor) -> Tensor:
         """The middle of each row's Gaussian."""
@@ -105,7 +105,7 @@ class Gaussian(nn.Module):
         """Actions uniform over the space, which must have bounds."""
         if not self.space.is_bounded():
             raise ValueError(f"action space {self.space} has no bounds, so there are no uniform actions in it")
-        share = streams.draw(uniform, torch.empty((self.members, envs, *self.shape), device=self.log_std.device))
+        share = streams.uniform(torch.empty((self.members, envs, *self.shape), device=self.log_std.device))
         low, high = self.get_buffer("low"), self.get_buffer("high")
         return self.in_space(low + share * (high - low))
 

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from sasr.agents.actor_critic import actor_critic_for
-from sasr.agents.borders import uniform
 from sasr.agents.policies import policy_for
-from sasr.experience.growing import CheckedModule
-from sasr.experience.transition import Host
+from sasr.experience.checked_module import CheckedModule
+from sasr.experience.types import Host
 from sasr.networks.adam import Adam
 from sasr.randomness import MemberStreams
 
@@ -214,7 +213,7 @@ class Ppo(CheckedModule):
         Steps that do not fill a minibatch sit out; the next order leaves others out.
         """
         P, N = self.members, self.steps_per_rollout
-        keys = self.update_streams.draw(uniform, torch.empty((P, N), device=self.device))
+        keys = self.update_streams.uniform(torch.empty((P, N), device=self.device))
         order = keys.argsort(dim=1)[:, : self.config.minibatches * self.batch_size]
         return order.view(P, self.config.minibatches, self.batch_size).transpose(0, 1)
 

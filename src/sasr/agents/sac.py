@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from sasr.agents.borders import Bounded, as_vectors, check_vectors, continuous_actions, normal, uniform
+from sasr.agents.action_spaces import Bounded, as_vectors, check_vectors, continuous_actions
+from sasr.agents.base import check_batch
 from sasr.agents.critics import TwinCritic
-from sasr.agents.protocol import check_batch
 from sasr.errors import unknown_name
-from sasr.experience.growing import CheckedModule
-from sasr.experience.spaces import action_width, state_width
-from sasr.experience.transition import Batch, Host
+from sasr.experience.checked_module import CheckedModule
+from sasr.experience.flatten import action_width, state_width
+from sasr.experience.types import Batch, Host
 from sasr.networks.adam import Adam
 from sasr.networks.layers import NormName, PopulationMLP, check_norm
 from sasr.networks.noisy import NoisyMLP
@@ -202,7 +202,7 @@ class Sac(CheckedModule):
     def draw_noise(self, batch_size: int) -> UpdateNoise:
         """Fresh noise for one update, each member's from its own stream."""
         shape = (self.members, 1 + self.config.policy_frequency, batch_size, self.action_width)
-        target, *actor = self.update_streams.draw(normal, torch.empty(shape, device=self.device)).unbind(1)
+        target, *actor = self.update_streams.normal(torch.empty(shape, device=self.device)).unbind(1)
         return UpdateNoise(target, torch.stack(actor))
 
     def count_update(self) -> bool:
@@ -314,7 +314,7 @@ class Sac(CheckedModule):
         return self._explored(obs, streams)
 
     def _explored(self, obs: Tensor, streams: MemberStreams) -> Tensor:
-        noise = streams.draw(normal, self.log_alpha.new_empty(*obs.shape[:2], self.action_width))
+        noise = streams.normal(self.log_alpha.new_empty(*obs.shape[:2], self.action_width))
         return self._in_space(self.explore(obs, noise))
 
     @torch.no_grad()
@@ -328,7 +328,7 @@ class Sac(CheckedModule):
     def act_randomly(self, envs: int = 1) -> Tensor:
         """Actions (P, E, *action_shape) uniform over the space, for the burn-in."""
         shape = (self.members, envs, self.action_width)
-        return self._in_space(self.actor.at(self.act_streams.draw(uniform, torch.empty(shape, device=self.device))))
+        return self._in_space(self.actor.at(self.act_streams.uniform(torch.empty(shape, device=self.device))))
 
     def _in_space(self, action: Tensor) -> Tensor:
         return action.reshape(*action.shape[:2], *self.action_space.shape)

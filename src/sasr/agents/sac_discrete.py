@@ -17,13 +17,13 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from sasr.agents.borders import discrete_actions, uniform
-from sasr.agents.protocol import check_batch
-from sasr.experience.growing import CheckedModule
-from sasr.experience.transition import Batch, Host
+from sasr.agents.action_spaces import discrete_actions
+from sasr.agents.base import check_batch
+from sasr.experience.checked_module import CheckedModule
+from sasr.experience.types import Batch, Host
 from sasr.networks.adam import Adam
+from sasr.networks.encoder import PopulationNet
 from sasr.networks.layers import NormName, check_norm
-from sasr.networks.perception import PopulationNet
 from sasr.randomness import MemberStreams
 
 # -------------------------------------------------------------------- config
@@ -234,14 +234,14 @@ class SacDiscrete(CheckedModule):
         scores: Tensor = self.actor(obs)
         if not deterministic:
             # The largest of log π plus Gumbel noise is a draw from π.
-            scores = scores - self.act_streams.draw(uniform, scores).log().neg().log()
+            scores = scores - self.act_streams.uniform(scores).log().neg().log()
         return scores.argmax(-1) + self.start
 
     @torch.no_grad()
     def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
         """Exploring actions (P, B) int64 drawn from the asker's streams; nothing of the agent moves."""
         scores: Tensor = self.actor(obs)
-        return (scores - streams.draw(uniform, scores).log().neg().log()).argmax(-1) + self.start
+        return (scores - streams.uniform(scores).log().neg().log()).argmax(-1) + self.start
 
     @torch.no_grad()
     def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
@@ -253,7 +253,7 @@ class SacDiscrete(CheckedModule):
     @torch.no_grad()
     def act_randomly(self, envs: int = 1) -> Tensor:
         """Actions (P, E) int64 uniform over the space, for the burn-in."""
-        share = self.act_streams.draw(uniform, torch.empty((self.members, envs), device=self.device))
+        share = self.act_streams.uniform(torch.empty((self.members, envs), device=self.device))
         # A share just below 1 may round up to the number of actions.
         return (share * self.actions).long().clamp(max=self.actions - 1) + self.start
 

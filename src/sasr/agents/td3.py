@@ -14,12 +14,12 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
-from sasr.agents.borders import Bounded, as_vectors, check_vectors, continuous_actions, normal, uniform
+from sasr.agents.action_spaces import Bounded, as_vectors, check_vectors, continuous_actions
+from sasr.agents.base import check_batch
 from sasr.agents.critics import TwinCritic
-from sasr.agents.protocol import check_batch
-from sasr.experience.growing import CheckedModule
-from sasr.experience.spaces import action_width, state_width
-from sasr.experience.transition import Batch, Host
+from sasr.experience.checked_module import CheckedModule
+from sasr.experience.flatten import action_width, state_width
+from sasr.experience.types import Batch, Host
 from sasr.networks.adam import Adam
 from sasr.networks.layers import NormName, PopulationMLP, check_norm
 from sasr.randomness import MemberStreams
@@ -137,7 +137,7 @@ class Td3(CheckedModule):
     def draw_noise(self, batch_size: int) -> Tensor:
         """Standard normal numbers (P, B, A) that smooth one update's targets, each member's from its own stream."""
         shape = (self.members, batch_size, self.action_width)
-        return self.update_streams.draw(normal, torch.empty(shape, device=self.device))
+        return self.update_streams.normal(torch.empty(shape, device=self.device))
 
     def count_update(self) -> bool:
         """Count an update; True where the actor and the target networks learn in it too."""
@@ -207,7 +207,7 @@ class Td3(CheckedModule):
         check_vectors(flat, self.members, self.obs_width)
         action = self.actor(flat)
         if not deterministic:
-            noise = self.act_streams.draw(normal, action)
+            noise = self.act_streams.normal(action)
             action = action + noise * self.config.exploration_noise * self.actor.scale
         return self._in_space(self.actor.clip(action))
 
@@ -215,7 +215,7 @@ class Td3(CheckedModule):
     def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
         """Exploring actions (P, B, *action_shape) drawn from the asker's streams; nothing of the agent moves."""
         action = self.actor(self._vectors(obs))
-        noise = streams.draw(normal, action) * self.config.exploration_noise * self.actor.scale
+        noise = streams.normal(action) * self.config.exploration_noise * self.actor.scale
         return self._in_space(self.actor.clip(action + noise))
 
     @torch.no_grad()
@@ -229,7 +229,7 @@ class Td3(CheckedModule):
     def act_randomly(self, envs: int = 1) -> Tensor:
         """Actions (P, E, *action_shape) uniform over the space, for the burn-in."""
         shape = (self.members, envs, self.action_width)
-        return self._in_space(self.actor.at(self.act_streams.draw(uniform, torch.empty(shape, device=self.device))))
+        return self._in_space(self.actor.at(self.act_streams.uniform(torch.empty(shape, device=self.device))))
 
     def _vectors(self, x: Tensor) -> Tensor:
         return as_vectors(x, self.actor.scale.dtype)

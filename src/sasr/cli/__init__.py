@@ -37,35 +37,35 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command(
-        "training",
+        "train",
         "train",
         "Train an agent on a task; ends with a run folder that has metrics, checkpoints and pictures.",
     ),
     "resume": Command(
-        "training", "resume", "Go on with a run that was stopped or killed, from its newest whole checkpoint."
+        "train", "resume", "Go on with a run that was stopped or killed, from its newest whole checkpoint."
     ),
     "eval": Command(
-        "evaluation",
+        "evaluate",
         "evaluate_run",
         "Play many episodes with a run's policy at its newest checkpoint; the result is kept in the run as eval.json.",
     ),
     "compare": Command(
-        "comparing",
+        "compare",
         "compare",
         "Train every method on every task; what was interrupted goes on when the same command is given again.",
     ),
     "report": Command(
-        "reporting", "report", "Write one HTML page about runs and results, which opens from disk, offline."
+        "report", "report", "Write one HTML page about runs and results, which opens from disk, offline."
     ),
     "settings": Command(
-        "training", "settings", "List what `sasr train --set` can set: of one agent or shaper, or of all."
+        "train", "settings", "List what `sasr train --set` can set: of one agent or shaper, or of all."
     ),
     "doctor": Command(
         "doctor",
         "doctor",
         "Tell whether the shaped reward on an environment would be signal or noise, and what to change.",
     ),
-    "tasks": Command("doctor", "tasks", "List the tasks, or show the card of one."),
+    "tasks": Command("tasks", "tasks", "List the tasks, or show the card of one."),
 }
 OPTIONS = {
     "-h, --help": "Show this help; `sasr COMMAND --help` shows a command's.",

@@ -1,4 +1,4 @@
-"""`sasr doctor` and `sasr tasks`: what to know before a run."""
+"""`sasr doctor`: what to know before a run."""
 
 from __future__ import annotations
 
@@ -11,23 +11,14 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from sasr.experience.rollout import RandomRollout, random_rollout
-from sasr.experience.spaces import state_width
+from sasr.experience.flatten import state_width
+from sasr.experience.random_rollout import RandomRollout, random_rollout
 from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.sasr import SASR
-from sasr.tasks import cards, make
-from sasr.tasks.any_environment import close_environment
+from sasr.tasks import make
+from sasr.tasks.environment import close_environment
 from sasr.terminal import Terminal
-
-
-def tasks(name: Annotated[str, tyro.conf.Positional] = "") -> None:
-    """List the tasks, or show the card of one.
-
-    Args:
-        name: Short name or id of a task; without one, all tasks are listed.
-    """
-    Terminal().print(cards.card(name) if name else cards.table())
 
 
 def doctor(

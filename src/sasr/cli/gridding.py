@@ -20,7 +20,7 @@ from sasr.experiments.job import Job, is_done
 from sasr.experiments.plan import Cell, seeds_in_words
 from sasr.experiments.runners.protocol import Runner
 from sasr.experiments.view import GridView, span
-from sasr.report.collect import told_apart
+from sasr.report.read import told_apart
 from sasr.report.runs import from_run, is_run
 from sasr.report.store import Result, cut_short, read_result, write_result
 

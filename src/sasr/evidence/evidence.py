@@ -8,13 +8,13 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from sasr.evidence.background import Background, FittedBackground, average
 from sasr.evidence.bandwidth import Bandwidth, LinearSchedule, choose_bandwidth
 from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
 from sasr.evidence.kernels import Kernel
 from sasr.evidence.normaliser import StateNormaliser
+from sasr.evidence.prior import Background, FittedBackground, average
 from sasr.experience.retained import FAILURE, OUTCOMES, ReplayFlags, Retained, StatePool
-from sasr.experience.transition import sent
+from sasr.experience.types import sent
 
 Scaling = Literal["sum", "density"]
 ROWS = 32

@@ -2,6 +2,6 @@
 
 from sasr.experience.retained import FAILURE, OUTCOMES, SUCCESS
 from sasr.experience.segments import Segment, Segmenter
-from sasr.experience.transition import Batch, Host, ReplayView, Transition
+from sasr.experience.types import Batch, Host, ReplayView, Transition
 
 __all__ = ["FAILURE", "OUTCOMES", "SUCCESS", "Batch", "Host", "ReplayView", "Segment", "Segmenter", "Transition"]

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sasr.experience.growing import GrowingModule
-from sasr.experience.spaces import action_dtype, array_shape, state_dtype
-from sasr.experience.transition import Batch, Host, Transition
-from sasr.experience.window import Window
+from sasr.experience.checked_module import GrowingModule
+from sasr.experience.flatten import action_dtype, array_shape, state_dtype
+from sasr.experience.n_step import Window
+from sasr.experience.types import Batch, Host, Transition
 from sasr.randomness import MemberStreams
 
 _RINGS = ("obs", "action", "reward", "terminated", "truncated", "aside")
@@ -254,7 +254,7 @@ class Replay(GrowingModule):
             p, e = (~step.valid).nonzero()[0].tolist()
             raise ValueError(
                 f"step of member {p}, environment {e} is not valid: replay stores a step of every environment; "
-                "reset environments in the step that ends an episode, as sasr.tasks.vector.Population does"
+                "reset environments in the step that ends an episode, as sasr.envs.population.Population does"
             )
 
     # ----------------------------------------------------------- checkpoints

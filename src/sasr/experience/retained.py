@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from sasr.experience.growing import GrowingModule
+from sasr.experience.checked_module import GrowingModule
 
 SUCCESS, FAILURE = 0, 1  # the order of the last axis of every pair of counts, as in Beta(N_S + 1, N_F + 1)
 OUTCOMES = (SUCCESS, FAILURE)

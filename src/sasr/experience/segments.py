@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sasr.errors import unknown_name
-from sasr.experience.growing import GrowingModule
-from sasr.experience.transition import Transition
+from sasr.experience.checked_module import GrowingModule
+from sasr.experience.types import Transition
 
 RuleName = Literal["episode", "segments", "paper", "authors"]
 Flags = NDArray[np.bool_]

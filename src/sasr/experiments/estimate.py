@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from sasr.api import complete
 from sasr.experience.replay import Replay
 from sasr.experiments.plan import Cell
-from sasr.records.memory import PeakMemory
-from sasr.run import complete
-from sasr.training.config import TrainConfig
+from sasr.logs.peak_memory import PeakMemory
+from sasr.settings import TrainConfig
 from sasr.training.trainer import Trainer
 
 _OVERHEAD = 2**30  # of a process with torch, or of a context on a GPU

@@ -13,7 +13,7 @@ from sasr.experiments.job import CELLS, Job, is_done
 from sasr.experiments.plan import Cell, Plan
 from sasr.experiments.runners.protocol import Runner, State
 from sasr.files import write_whole
-from sasr.records.folder import read_facts
+from sasr.logs.run_folder import read_facts
 
 PLAN = "plan.json"
 

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sasr.api import Run, clear_up, go_on, start
 from sasr.experiments.plan import Cell
 from sasr.files import leftovers
-from sasr.records import judge
-from sasr.records.metrics import NAME as METRICS
-from sasr.records.metrics import recorded_steps
-from sasr.records.policy import load_policy
-from sasr.records.window import mean_and_error
-from sasr.run import Run, clear_up, go_on, start
+from sasr.final_evaluation import NAME, evaluate_policy, write_judgement
+from sasr.logs.metrics import NAME as METRICS
+from sasr.logs.metrics import recorded_steps
+from sasr.logs.recent_episodes import mean_and_error
+from sasr.policy import load_policy
+from sasr.settings import TrainConfig
 from sasr.training import checkpoint
-from sasr.training.config import TrainConfig
 from sasr.training.trainer import CHECKPOINTS
 
 FINAL_EPISODES = 100
@@ -103,15 +103,15 @@ def run_job(job: Job) -> bool:
     _let_replay_go(run)
     clear_up(run)
     policy = load_policy(run.folder)
-    result = judge.judge(policy, episodes=job.final_episodes, workers=job.workers, allow_import=job.modules)
-    judge.write_judgement(policy, result, seed=0, deterministic=True)
+    result = evaluate_policy(policy, episodes=job.final_episodes, workers=job.workers, allow_import=job.modules)
+    write_judgement(policy, result, seed=0, deterministic=True)
     return True
 
 
 def is_done(job: Job) -> bool:
     """Whether nothing is left to do: the last policy was judged over enough episodes."""
     try:
-        judged = json.loads((job.folder / judge.NAME).read_bytes())
+        judged = json.loads((job.folder / NAME).read_bytes())
         return bool(judged["step"] >= job.cell.steps and judged["episodes"] >= job.final_episodes)
     except (OSError, ValueError, KeyError, TypeError):
         return False

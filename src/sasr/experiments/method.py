@@ -9,13 +9,13 @@ from functools import lru_cache
 from typing import Any, get_type_hints
 
 from sasr.agents.registry import AGENTS, agent_named
+from sasr.api import agent_for
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.experiments.values import WHOLE_RUN, typed
-from sasr.run import agent_for
+from sasr.settings import TrainConfig
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import NONE, SHAPERS, shaper_named
-from sasr.training.config import TrainConfig
 
 _CELLS_OWN = (
     "task",

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sasr.api import default_steps
 from sasr.errors import unknown_name
 from sasr.experiments.method import Method, built_in_methods
 from sasr.experiments.values import plain
-from sasr.run import default_steps
-from sasr.tasks.any_environment import resolve
+from sasr.settings import TrainConfig
 from sasr.tasks.catalogue import full_id
-from sasr.training.config import TrainConfig
+from sasr.tasks.environment import resolve
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from rich.text import Text
 from sasr.experiments.grid import Grid, Status
 from sasr.experiments.job import progress_of
 from sasr.experiments.plan import seeds_in_words
-from sasr.records.console import number
+from sasr.logs.console import number
 
 _STYLE = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "bold red", "stopped": "yellow"}
 _ORDER = ("failed", "running", "stopped", "done", "waiting")

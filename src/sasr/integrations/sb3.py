@@ -21,8 +21,8 @@ from stable_baselines3.common.utils import get_device
 from stable_baselines3.common.vec_env import VecNormalize, unwrap_vec_normalize
 from torch import Tensor
 
-from sasr.experience.spaces import flatten_observations
-from sasr.experience.transition import Batch, Host, ReplayView, Transition
+from sasr.experience.flatten import flatten_observations
+from sasr.experience.types import Batch, Host, ReplayView, Transition
 from sasr.shaping.sasr import SASR
 
 Array = NDArray[Any]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sasr.report import stats
-from sasr.report.collect import Collection
 from sasr.report.palette import DASHES, LIGHT
+from sasr.report.read import Collection
 from sasr.report.reference import Reference, like
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import Curve, Profile

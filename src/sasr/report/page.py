@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sasr.files import check_writable, write_whole
-from sasr.report.collect import Collection
-from sasr.report.payload import payload
+from sasr.report.page_data import payload
 from sasr.report.plotly_js import INSTALL, packed_script
+from sasr.report.read import Collection
 from sasr.report.reference import References
 from sasr.report.summary import Summary, summarise
 

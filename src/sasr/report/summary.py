@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sasr.report import stats
-from sasr.report.collect import Collection
+from sasr.report.read import Collection
 from sasr.report.stats import Estimate
 from sasr.report.store import Result
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sasr.experience.growing import GrowingModule
-from sasr.experience.spaces import flatten_actions, state_width
-from sasr.experience.transition import Batch, Host, PolicyView, Transition
+from sasr.experience.checked_module import GrowingModule
+from sasr.experience.flatten import flatten_actions, state_width
+from sasr.experience.types import Batch, Host, PolicyView, Transition
 
 CPU = torch.device("cpu")
 

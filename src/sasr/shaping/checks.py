@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sasr.experience.replay import Replay
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.types import Batch, Host, Transition
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import RewardShaper, adapt
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from sasr.evidence.counts import ExactCounts
 from sasr.evidence.kernels import kernel_named
 from sasr.experience.retained import FAILURE, SUCCESS
-from sasr.experience.transition import Batch, Host
+from sasr.experience.types import Batch, Host
 from sasr.shaping.presets import PRESETS, SasrConfig
 from sasr.shaping.sasr import SASR
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from sasr.experience.transition import Host, Transition
+from sasr.experience.types import Host, Transition
 from sasr.randomness import MemberStreams
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from sasr.errors import unknown_name
-from sasr.evidence.background import Background
 from sasr.evidence.bandwidth import Bandwidth, check_bandwidth
 from sasr.evidence.counts import EstimatorName
 from sasr.evidence.evidence import Scaling
 from sasr.evidence.features import Form, Frequencies
 from sasr.evidence.kernels import KernelName, kernel_named
+from sasr.evidence.prior import Background
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
 from sasr.experience.weighting import WeightingName

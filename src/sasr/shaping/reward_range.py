@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sasr.experience.transition import Host, Transition
+from sasr.experience.types import Host, Transition
 
 RangeRule = Literal["fixed", "observed"]
 

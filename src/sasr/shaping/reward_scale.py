@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sasr.experience.transition import Host, Transition
+from sasr.experience.types import Host, Transition
 
 RewardScaleName = Literal["fixed", "mean", "largest"]
 NOTICED = 0.01

@@ -14,11 +14,11 @@ from sasr.evidence.evidence import Evidence
 from sasr.evidence.features import RandomFeatures
 from sasr.evidence.kernels import kernel_named
 from sasr.evidence.normaliser import StateNormaliser
+from sasr.experience.flatten import action_width, state_dtype
 from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
 from sasr.experience.retention import RETENTION, Balance
 from sasr.experience.segments import Segment, Segmenter
-from sasr.experience.spaces import action_width, state_dtype
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.types import Batch, Host, Transition
 from sasr.experience.weighting import discounted_weights
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import CPU, Shaper, check_finite, check_width

@@ -1,6 +1,6 @@
 """The one loop that turns environments, agent and shaper together, and the run around it."""
 
-from sasr.training.config import TrainConfig
+from sasr.settings import TrainConfig
 from sasr.training.loop import Loop
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy

@@ -7,17 +7,16 @@ import importlib.util
 import shutil
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 
 from sasr.errors import unknown_name
 from sasr.randomness import MemberStreams
+from sasr.settings import Mode
 from sasr.shaping.base import Shaper
 
-Mode = Literal["auto", "eager", "compile", "graph"]
-MODES: tuple[Mode, ...] = ("auto", "eager", "compile", "graph")
 _WARM_UP = 3  # calls before a capture: libraries set themselves up, and that can't be captured
 
 T = TypeVar("T")
@@ -30,8 +29,8 @@ def resolve(mode: Mode, device: torch.device) -> Mode:
     >>> resolve("auto", torch.device("cpu"))
     'eager'
     """
-    if mode not in MODES:
-        raise unknown_name("way to accelerate", mode, MODES)
+    if mode not in get_args(Mode):
+        raise unknown_name("way to accelerate", mode, get_args(Mode))
     if mode == "graph" and device.type != "cuda":
         raise ValueError(f"accelerate='graph' captures CUDA graphs, but the device is {device}; use auto or compile")
     if mode == "auto":

@@ -18,8 +18,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sasr import __version__
+from sasr.envs.population import PopulationError
 from sasr.files import IrregularFileError, open_regular, read_regular
-from sasr.tasks.vector import PopulationError
 
 FORMAT = 1
 """Raised when an older sasr could not read what this one writes."""

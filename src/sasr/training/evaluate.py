@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sasr.tasks.vector import Population
+from sasr.envs.population import Population
 
 STREAM = "evaluation"
 """Evaluations start from a stream of their own: episodes that training never sees."""

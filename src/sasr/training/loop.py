@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sasr.experience.transition import Transition
-from sasr.tasks.vector import Population, Step
-from sasr.training.learner import Learner
+from sasr.envs.population import Population, Step
+from sasr.experience.types import Transition
+from sasr.training.base import Learner
 
 
 class Episode(NamedTuple):

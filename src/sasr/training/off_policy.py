@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sasr.agents.protocol import Agent, check_batch
-from sasr.experience.growing import CheckedModule
+from sasr.agents.base import Agent, check_batch
+from sasr.experience.checked_module import CheckedModule
 from sasr.experience.replay import Replay
-from sasr.experience.transition import Batch, Host, PolicyView, Transition
+from sasr.experience.types import Batch, Host, PolicyView, Transition
+from sasr.settings import Mode
 from sasr.shaping.base import RewardShaper, adapt
 from sasr.training.accelerate import (
     Captured,
     Fetched,
-    Mode,
     can_compile,
     capture_absorb,
     compile_parts,
@@ -26,7 +26,7 @@ from sasr.training.accelerate import (
     resolve,
     side_by_side,
 )
-from sasr.training.learner import Saved, finite_members, share_of_bonus
+from sasr.training.base import Saved, finite_members, share_of_bonus
 from sasr.training.onlooker import Onlooker
 
 

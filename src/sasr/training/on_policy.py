@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from sasr.agents.ppo import Minibatch, Ppo, PpoConfig
-from sasr.experience.rollouts import Rollouts
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.rollout_buffer import Rollouts
+from sasr.experience.types import Batch, Host, Transition
+from sasr.settings import Mode
 from sasr.shaping.base import RewardShaper, Shaper, adapt
 from sasr.training.accelerate import (
     Captured,
     Fetched,
-    Mode,
     can_compile,
     capture_absorb,
     compile_parts,
@@ -24,7 +24,7 @@ from sasr.training.accelerate import (
     generators_of,
     resolve,
 )
-from sasr.training.learner import Saved, finite_members, share_of_bonus
+from sasr.training.base import Saved, finite_members, share_of_bonus
 from sasr.training.onlooker import Onlooker
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sasr.experience.transition import Transition
+from sasr.experience.types import Transition
 from sasr.shaping.base import Shaper
 
 

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sasr.agents.registry import agent_named
-from sasr.experience.transition import Host
+from sasr.envs.population import Population
+from sasr.experience.types import Host
+from sasr.settings import TrainConfig, choose_device
 from sasr.shaping.base import RewardShaper, adapt
 from sasr.shaping.registry import CUSTOM, shaper_named
 from sasr.shaping.sasr import SASR
-from sasr.tasks.vector import Population
 from sasr.training import checkpoint
-from sasr.training.config import TrainConfig, choose_device
+from sasr.training.base import DivergedError, Learner
 from sasr.training.evaluate import Evaluation, evaluate
-from sasr.training.learner import DivergedError, Learner
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy, with_value_heads

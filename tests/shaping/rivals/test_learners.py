@@ -17,8 +17,8 @@ from sasr import Host, check_shaper
 from sasr.agents import Sac, SacConfig
 from sasr.agents.sac_discrete import SacDiscrete
 from sasr.agents.td3 import Td3
+from sasr.envs.population import Population
 from sasr.shaping.registry import SHAPERS
-from sasr.tasks.vector import Population
 from sasr.training import Loop, OffPolicy
 from tests.conftest import box
 from tests.shaping.rivals.learners import NAMES, SMALL, batch_of, host_of, make, make_steps, trained

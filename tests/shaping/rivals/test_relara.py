@@ -6,8 +6,8 @@ import torch
 
 from sasr import Batch, Host
 from sasr.agents import Sac, SacConfig
+from sasr.envs.population import Population
 from sasr.shaping.rivals.relara import UNKNOWN, Relara
-from sasr.tasks.vector import Population
 from sasr.training import Loop, OffPolicy
 from tests.shaping.rivals.learners import batch_of, host_of, make, make_steps, trained
 

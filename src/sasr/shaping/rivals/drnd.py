@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import Shaper

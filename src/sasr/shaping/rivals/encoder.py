@@ -9,10 +9,10 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from sasr.experience.spaces import state_width
+from sasr.experience.flatten import state_width
 from sasr.networks.convolution import PopulationCNN
+from sasr.networks.encoder import picture_axes
 from sasr.networks.layers import PopulationMLP
-from sasr.networks.perception import picture_axes
 
 
 class ObservationEncoder(nn.Module):

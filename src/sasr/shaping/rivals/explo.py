@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.types import Batch, Host, Transition
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.ranges import check_positive, check_weight

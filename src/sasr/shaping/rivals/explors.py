@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 
 from sasr.errors import unknown_name
-from sasr.experience.spaces import action_width, state_dtype
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.flatten import action_width, state_dtype
+from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import Shaper

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from sasr.errors import unknown_name
-from sasr.experience.spaces import action_width
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.flatten import action_width
+from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationLinear, linear
 from sasr.randomness import MemberStreams

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from sasr.experience.spaces import action_width
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.flatten import action_width
+from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationLinear
 from sasr.randomness import MemberStreams

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sasr.errors import unknown_name
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.layers import ACTIVATIONS
 from sasr.randomness import MemberStreams

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sasr.experience.transition import Batch, Host, Transition
+from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import Shaper

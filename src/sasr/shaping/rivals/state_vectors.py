@@ -9,8 +9,8 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
-from sasr.experience.spaces import state_width
-from sasr.networks.perception import picture_axes
+from sasr.experience.flatten import state_width
+from sasr.networks.encoder import picture_axes
 
 
 class StateVectors:

@@ -1,0 +1,112 @@
+"""`sasr report`: one page about runs and results."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from sasr.files import check_writable
+from sasr.report import figures as drawing
+from sasr.report import tables
+from sasr.report.page import write_page
+from sasr.report.plotly_js import plotly_script
+from sasr.report.read import Collection, collect
+from sasr.report.reference import References, read_reference
+from sasr.report.summary import Summary, summarise
+from sasr.terminal import Terminal
+
+
+def report(
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    *,
+    out: Path | None = None,
+    reference: Path | None = None,
+    figures: Path | None = None,
+    title: str = "",
+    seed: int = 0,
+    open: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+) -> None:
+    """Write one HTML page about runs and results, which opens from disk, offline.
+
+    Args:
+        folder: A results store, a run's folder, or a folder with any number of both in it.
+        out: The HTML file; DIR/report.html where this is not given.
+        reference: CSV file of curves to compare with: task, variant, step, mean, spread.
+        figures: Also write figures (PNG, PDF) and tables (Markdown, LaTeX, CSV) into this folder.
+        title: Headline of the page.
+        seed: Of the bootstrap intervals: the same seed, the same intervals.
+        open: Show the page in the browser.
+    """
+    path = out or folder / "report.html"
+    if folder.is_dir() or out:  # otherwise the mistake is in the folder, and nothing is to be made there
+        check_writable(path.parent)
+    if figures:
+        check_writable(figures)
+    plotly_script()  # a missing package is told before the work, not after it
+    curves = read_reference(reference) if reference else None
+    console = Terminal()
+    with console.status("reading"):
+        found = collect(folder)
+        summary = summarise(found, seed=seed)
+    with console.status("writing the page"):
+        command = shlex.join(["sasr", *sys.argv[1:]])
+        write_page(found, path, title=title, command=command, reference=curves, summary=summary, seed=seed)
+    if figures:
+        with console.status("drawing"):
+            write_figures(found, summary, figures, reference=curves, seed=seed)
+    _tell(found, console)
+    console.print(Text(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB)"), soft_wrap=True)
+    if figures:
+        console.print(Text(f"figures and tables: {figures}"), soft_wrap=True)
+    if open:
+        webbrowser.open(path.resolve().as_uri())
+
+
+def write_figures(
+    found: Collection, summary: Summary, folder: Path, *, reference: References | None, seed: int
+) -> list[Path]:
+    """Every figure and table of a report as files; their paths."""
+    drawn = {
+        "curves": drawing.learning_curves(drawing.panels_of(found), reference=reference, seed=seed),
+        "intervals": drawing.interval_bars(summary),
+        "profiles": drawing.profiles({own.method: own.profile for own in summary.aggregates if own.profile}),
+    }
+    written = [path for name, figure in drawn.items() for path in drawing.save(figure, folder / name)]
+    made = {
+        "final": tables.final_table(summary),
+        "iqm": tables.iqm_table(summary),
+        "area": tables.area_table(summary),
+        "halfway": tables.halfway_table(summary),
+        "overall": tables.aggregate_table(summary),
+        "time": tables.cost_table(summary, "time"),
+        "memory": tables.cost_table(summary, "memory"),
+    }
+    for name, table in made.items():
+        if not table.known:
+            continue
+        for end, text in ((".md", table.to_markdown()), (".tex", table.to_latex()), (".csv", table.to_csv())):
+            path = folder / f"{name}{end}"
+            path.write_text(text, encoding="utf-8")
+            written.append(path)
+    return written
+
+
+def _tell(found: Collection, console: Console) -> None:
+    """What is in the page, and what is not as it should be."""
+    runs = sum(len(own.seeds) for own in found.results)
+    tasks, methods = len(found.tasks), len(found.methods)
+    console.print(f"{tasks} task(s), {methods} method(s), {runs} run(s)", highlight=False)
+    for own in found.results:
+        if own.gaps:
+            console.print(
+                Text(f"incomplete: {own.method} on {own.task}: {'; '.join(own.gaps)}", "yellow"), soft_wrap=True
+            )
+    for problem in found.problems:
+        console.print(Text(f"left out: {problem.path} {problem.text}", "red"), soft_wrap=True)

@@ -1,0 +1,1 @@
+"""How environments are stepped: populations of them, in this process or in workers of their own."""

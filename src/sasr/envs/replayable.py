@@ -1,0 +1,127 @@
+"""Environments that come back: an episode is played again from how it began and what was done in it."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from sasr.tasks.environment import Env, close_environment
+
+LONGEST = 1_000_000
+"""Actions remembered of one episode; a longer one would take minutes to play again, so it restarts."""
+
+
+_NUMBERS = ("seed", "length", "check")
+_BYTES = ("began", "generator")
+
+
+def check_memory(saved: Mapping[str, NDArray[Any]], index: int) -> None:
+    """Raise a ValueError unless this is what `Remembered.save` gives, so that `restore` can't be in the way."""
+    numbers = all(name in saved and saved[name].shape == () and saved[name].dtype == np.int64 for name in _NUMBERS)
+    words = all(name in saved and saved[name].ndim == 1 and saved[name].dtype == np.uint8 for name in _BYTES)
+    rest = "actions" in saved and saved["actions"].ndim >= 1 and "seeded" in saved and saved["seeded"].shape == ()
+    if not (numbers and words and rest) or any(int(saved[name]) < 0 for name in _NUMBERS):
+        raise ValueError(f"the memory of environment {index} is not one that a population saves")
+
+
+def generator_state(env: Env) -> bytes:
+    """Where the generator of `env` stands, as JSON; empty where that can't be read."""
+    try:
+        return json.dumps(env.unwrapped.np_random.bit_generator.state, default=np.ndarray.tolist).encode()
+    except (AttributeError, TypeError):  # not one of numpy's generators, or of no kind that can tell
+        return b""
+
+
+def set_generator(env: Env, state: bytes) -> None:
+    """Let the generator of `env` go on from a state; numpy refuses one of another kind."""
+    if state:
+        env.unwrapped.np_random.bit_generator.state = json.loads(state)
+
+
+class Remembered:
+    """An environment with the memory of its episode under way.
+
+    What it has seen is remembered as a checksum over every observation and reward, so a replay that went another way
+    anywhere is found out, even where it came back to the same place.
+    """
+
+    def __init__(self, env: Env) -> None:
+        self.env = env
+        self.seed = 0  # of the last reset that was given one
+        self.began: bytes | None = None  # the generator just before the episode's reset; None: the seed says it all
+        self.discrete = isinstance(env.action_space, spaces.Discrete)
+        self.actions = np.zeros((64, *(env.action_space.shape or ())), env.action_space.dtype)
+        self.length = 0
+        self.check = 0
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Start an episode, from a seed or from where the generator stands; its first observation."""
+        if seed is None:
+            self.began = generator_state(self.env)
+        else:
+            self.seed, self.began = seed, None
+        observation, _ = self.env.reset(seed=seed)
+        self.length = 0
+        self.check = zlib.crc32(np.ascontiguousarray(observation).data)
+        return observation
+
+    def step(self, action: NDArray[Any]) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, and remember."""
+        if self.length < LONGEST:
+            if self.length == len(self.actions):
+                self.actions = np.concatenate([self.actions, np.zeros_like(self.actions)])
+            self.actions[self.length] = action
+        self.length += 1
+        # A copy, because an environment may keep the action, and this memory will hold the next one.
+        told = self.env.step(int(action) if self.discrete else action.copy())
+        self.check = zlib.crc32(np.ascontiguousarray(told[0]).data, self.check)
+        self.check = zlib.crc32(struct.pack("<d??", *told[1:4]), self.check)
+        return told
+
+    def close(self) -> None:
+        """Close the environment."""
+        close_environment(self.env)
+
+    # ----------------------------------------------------------- there and back
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """What `restore` needs, as plain arrays."""
+        return {
+            "seed": np.array(self.seed, np.int64),
+            "seeded": np.array(self.began is None),
+            "began": np.frombuffer(self.began or b"", np.uint8),
+            "actions": self.actions[: self.length if self.length <= LONGEST else 0].copy(),
+            "length": np.array(self.length, np.int64),
+            "check": np.array(self.check, np.int64),
+            "generator": np.frombuffer(generator_state(self.env), np.uint8),
+        }
+
+    def restore(self, saved: Mapping[str, NDArray[Any]]) -> tuple[Any, bool]:
+        """Go back to a saved moment: the observation, and whether the episode had to restart, at an unused start."""
+        seed, check = int(saved["seed"]), int(saved["check"])
+        try:
+            observation = self._replay(seed, saved)
+            if (self.length, self.check) == (int(saved["length"]), check):
+                # It stands there already, unless the environment left its seed to chance and never drew from it.
+                set_generator(self.env, saved["generator"].tobytes())
+                return observation, False
+        except Exception:  # whatever stands in the way of a replay, the episode can restart
+            pass
+        fresh = np.random.SeedSequence([seed, check, int(saved["length"])])
+        return self.reset(int(fresh.generate_state(1, np.uint64)[0] >> np.uint64(1))), True
+
+    def _replay(self, seed: int, saved: Mapping[str, NDArray[Any]]) -> Any:
+        observation = self.reset(seed)
+        if not saved["seeded"]:
+            set_generator(self.env, saved["began"].tobytes())
+            observation = self.reset()
+        for action in saved["actions"]:
+            observation, *_ = self.step(action)
+        return observation

@@ -1,0 +1,188 @@
+"""One worker of a population: it steps its environments whenever the population asks, into memory both can see."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import itertools
+import math
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from sasr.envs.replayable import Remembered
+from sasr.envs.shared_memory import (
+    BUSY_WITH,
+    CLOSE,
+    COMMAND,
+    FAILED,
+    IDLE,
+    RESTORE,
+    SAVE,
+    STEP,
+    Bell,
+    Board,
+    BoardShape,
+    Letter,
+    belongings,
+    fence,
+    read_letter,
+    write_letter,
+)
+from sasr.tasks.environment import Env
+
+
+class Stepper:
+    """Some environments of a population, and the board they read actions from and write what happened to."""
+
+    def __init__(
+        self, build: Callable[[], Env], indices: Sequence[int], board: Board, info_keys: Sequence[str], worker: int = 0
+    ) -> None:
+        self.board = board
+        self.indices = indices
+        self.info_keys = info_keys
+        self.worker = worker
+        self.environments: list[Remembered] = []
+        for index in indices:
+            self._busy(index)
+            self.environments.append(Remembered(build()))
+        self._busy(IDLE)
+
+    def reset(self) -> None:
+        """Start every environment's stream of episodes from its seed."""
+        board = self.board
+        for index, env in zip(self.indices, self.environments, strict=True):
+            self._busy(index)
+            board.observation[index] = env.reset(int(board.seed[index]))
+        self._busy(IDLE)
+
+    def step(self) -> None:
+        """One step of every environment; one whose episode ends starts the next in the same step."""
+        board = self.board
+        for index, env in zip(self.indices, self.environments, strict=True):
+            self._busy(index)
+            observation, reward, terminated, truncated, info = env.step(board.action[index])
+            board.final_observation[index] = observation
+            if terminated or truncated:
+                observation = env.reset()
+            board.observation[index] = observation
+            board.reward[index] = reward
+            board.terminated[index] = terminated
+            board.truncated[index] = truncated
+            board.success[index] = info.get("is_success", False)
+            for k, key in enumerate(self.info_keys):
+                board.info[k, index] = info.get(key, math.nan)
+        self._busy(IDLE)
+
+    def save(self) -> Letter:
+        """What `restore` needs, by environment and name."""
+        return {
+            f"{index}.{name}": array
+            for index, env in zip(self.indices, self.environments, strict=True)
+            for name, array in env.save().items()
+        }
+
+    def restore(self, letter: Letter) -> None:
+        """Bring every environment back; the board tells where they stand and whose episode had to restart."""
+        board = self.board
+        for index, env in zip(self.indices, self.environments, strict=True):
+            self._busy(index)
+            board.observation[index], board.restarted[index] = env.restore(belongings(letter, index))
+        self._busy(IDLE)
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self.environments:
+            env.close()
+
+    def _busy(self, index: int) -> None:
+        # Left behind when a process is killed, it tells whose environment was running.
+        self.board.write(self.worker, BUSY_WITH, index)
+
+
+class Brief(NamedTuple):
+    """What a worker is told when it starts."""
+
+    worker: int
+    indices: range
+    board: BoardShape
+    board_file: int
+    report_file: int
+    letter_file: int
+    """Where memories of environments are passed on, either way."""
+    own_bell: int
+    """The end of a pipe that the worker sleeps on."""
+    population_bell: int
+    """The end of a pipe that wakes the population."""
+    info_keys: tuple[str, ...]
+    spin: float
+    parent: int
+    build: bytes
+    """A pickled function without arguments that makes the environment."""
+
+
+def main() -> None:
+    """Serve until told to close; runs in a process of its own, with the brief on standard input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the population, which closes its workers
+    try:
+        brief: Brief = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        os._exit(1)  # the population went before it could say anything
+    threading.Thread(target=_follow_parent, args=(brief.parent,), daemon=True).start()
+    board = Board(brief.board, brief.board_file)
+    own, population = Bell(brief.own_bell, -1), Bell(-1, brief.population_bell)
+    with os.fdopen(brief.report_file, "w") as report:
+        faulthandler.enable(report)  # a crash in a simulator leaves its Python stack there
+        try:
+            _serve(brief, board, own, population)
+        except BaseException:
+            report.write(traceback.format_exc())
+            report.flush()
+            fence()
+            board.write(brief.worker, FAILED, 1)
+            population.ring()
+    sys.stdout.flush()
+    os._exit(0)  # nothing is left to be saved, and some simulators crash on the ordinary way out
+
+
+def _serve(brief: Brief, board: Board, own: Bell, population: Bell) -> None:
+    worker = brief.worker
+    stepper = Stepper(pickle.loads(brief.build), brief.indices, board, brief.info_keys, worker)
+    gc.freeze()  # what is there now stays; looking through it again would hold up all the others' round
+    board.done(worker, 0, population)
+    for number in itertools.count(1):
+        board.wait_for_request(worker, number, own, brief.spin)
+        command = board.read(worker, COMMAND)
+        if command == CLOSE:
+            stepper.close()
+            return
+        if command == SAVE:
+            write_letter(brief.letter_file, stepper.save())
+        elif command == RESTORE:
+            stepper.restore(read_letter(brief.letter_file))
+        else:
+            (stepper.step if command == STEP else stepper.reset)()
+        board.done(worker, number, population)
+
+
+def _follow_parent(parent: int) -> None:
+    """End with the parent: its end of standard input closes with it, or, where a fork holds a copy, its id changes."""
+    closed = select.poll()
+    closed.register(sys.stdin.fileno(), 0)  # a hang-up is always told
+    while not closed.poll(1000) and os.getppid() == parent:
+        pass
+    os._exit(1)
+
+
+def picklable(build: Callable[[], Any]) -> bytes:
+    """The function as bytes, by value where it comes from a script or a notebook."""
+    import cloudpickle
+
+    packed: bytes = cloudpickle.dumps(build)
+    return packed

@@ -1,0 +1,186 @@
+"""Rollouts on the device: the newest steps of P members, learned from together and then dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sasr.experience.checked_module import CheckedModule
+from sasr.experience.flatten import action_dtype, array_shape, state_dtype
+from sasr.experience.replay import HEADROOM, free_bytes
+from sasr.experience.types import Batch, Host, Transition
+
+_STEP = ("obs", "action", "reward", "next_obs", "terminated", "truncated")
+
+
+class Rollouts(CheckedModule):
+    """Up to n steps of each of P × E environments, in order of time.
+
+    The next observation of a step is kept beside its own: a shaper may look at either, and where an episode ends the
+    next row is another episode's start.
+
+    >>> import gymnasium as gym
+    >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
+    >>> rollouts = Rollouts(Host(observation_space=box, action_space=box), rows=2)
+    >>> zeros, no = torch.zeros(1, 1, 3), torch.zeros(1, 1, dtype=torch.bool)
+    >>> rollouts.add(Transition(zeros, zeros, torch.ones(1, 1), zeros, no, no), log_prob=torch.zeros(1, 1))
+    >>> len(rollouts), rollouts.full
+    (1, False)
+    """
+
+    obs: Tensor  # (P, n, E, *obs_shape)
+    action: Tensor  # (P, n, E, *action_shape) as it was drawn, before it was clipped to the space
+    log_prob: Tensor  # (P, n, E) float32, of that action, by the policy that drew it
+    reward: Tensor  # (P, n, E) float32, the environment's own
+    next_obs: Tensor  # (P, n, E, *obs_shape)
+    terminated: Tensor  # (P, n, E) bool
+    truncated: Tensor  # (P, n, E) bool
+    position: Tensor  # (1,) int64, the row to be written next, on the device, where a captured graph can see it move
+    offset: Tensor  # (P, 1) int64, where a member's steps begin among those of all
+
+    def __init__(self, host: Host, *, rows: int) -> None:
+        """Allocate everything.
+
+        Args:
+            host: Gives spaces, seeds, environments and the device.
+            rows: Steps n of each environment.
+        """
+        super().__init__()
+        if rows < 1:
+            raise ValueError(f"rows={rows} must be at least 1 step of each environment")
+        P, E = host.members, host.envs
+        self.members, self.rows, self.envs, self.device = P, rows, E, host.device
+        seen = (array_shape(host.observation_space), state_dtype(host.observation_space))
+        kinds: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+            "obs": seen,
+            "action": (array_shape(host.action_space), action_dtype(host.action_space)),
+            "log_prob": ((), torch.float32),
+            "reward": ((), torch.float32),
+            "next_obs": seen,
+            "terminated": ((), torch.bool),
+            "truncated": ((), torch.bool),
+        }
+        step_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in kinds.values())
+        _check_memory(P * E * step_bytes, rows, host)
+        for name, (shape, dtype) in kinds.items():
+            self.register_buffer(name, torch.zeros((P, rows, E, *shape), dtype=dtype, device=host.device))
+        self.register_buffer("position", torch.zeros(1, dtype=torch.int64, device=host.device), persistent=False)
+        offset = torch.arange(P, device=host.device)[:, None] * (rows * E)
+        self.register_buffer("offset", offset, persistent=False)
+        self.filled = 0  # rows that hold a step; an int, so that nothing waits for the device to know
+
+    def __len__(self) -> int:
+        """Steps stored for each member."""
+        return self.filled * self.envs
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to learn."""
+        return self.filled == self.rows
+
+    # ------------------------------------------------------------------ write
+
+    @torch.no_grad()
+    def add(self, step: Transition, *, log_prob: Tensor, write: Callable[..., None] | None = None) -> None:
+        """Store one step of every environment and how likely (P, E) its actions were.
+
+        `write` stands in for this module's own, such as a captured graph of it.
+        """
+        if self.full:
+            raise RuntimeError(f"all {self.rows} rows are taken; learn from them and `clear` before the next step")
+        self._check(step, log_prob)
+        arrived = (*(getattr(step, name) for name in _STEP), log_prob)
+        if write:
+            write(*arrived)
+        else:
+            self.write(*(part.to(self.device) for part in arrived))
+        self.filled += 1
+
+    def write(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        reward: Tensor,
+        next_obs: Tensor,
+        terminated: Tensor,
+        truncated: Tensor,
+        log_prob: Tensor,
+    ) -> None:
+        """Put a step (P, E, …) where `position` says and move that on; only tensor work, so that it can be captured."""
+        put = (*zip(_STEP, (obs, action, reward, next_obs, terminated, truncated), strict=True), ("log_prob", log_prob))
+        for name, value in put:
+            own: Tensor = getattr(self, name)
+            own.index_copy_(1, self.position, value.to(own.dtype)[:, None])
+        self.position += 1
+
+    def clear(self) -> None:
+        """Drop all steps."""
+        self.filled = 0
+        self.position.zero_()
+
+    # ------------------------------------------------------------------- read
+
+    def batch(self) -> Batch:
+        """All steps as one batch (P, n·E, …), row by row; nothing is copied."""
+        whole = (self.obs, self.action, self.reward, self.next_obs, self.terminated)
+        return Batch(*(own.flatten(1, 2) for own in whole))
+
+    def take(self, name: str, index: Tensor) -> Tensor:
+        """Entries (P, B, …) of one of the buffers at steps (P, B), counted as in `batch`."""
+        flat: Tensor = getattr(self, name).flatten(0, 2)
+        return flat[self.offset + index]
+
+    def cut(self, following: Tensor) -> Tensor:
+        """Where a step is not followed by the next row (P, n, E): its episode ended, or its environment was restarted.
+
+        `following` (P, E, *obs_shape) are the observations after the last row.
+        """
+        # Observations are compared too: a run that was resumed may begin episodes anew, and no step says so.
+        after = torch.cat([self.obs[:, 1:], following.to(self.obs.dtype)[:, None]], dim=1)
+        elsewhere = (self.next_obs != after).flatten(3).any(-1)
+        return self.terminated | self.truncated | elsewhere
+
+    # ---------------------------------------------------------------- borders
+
+    def _check(self, step: Transition, log_prob: Tensor) -> None:
+        leading = (self.members, self.envs)
+        for name in _STEP:
+            expected, found = (*leading, *getattr(self, name).shape[3:]), tuple(getattr(step, name).shape)
+            if found != expected:
+                raise ValueError(f"{name} has shape {found}, expected (members, envs, *shape) = {expected}")
+        if tuple(log_prob.shape) != leading:
+            raise ValueError(f"log_prob has shape {tuple(log_prob.shape)}, expected (members, envs) = {leading}")
+        if step.valid is not None and not bool(step.valid.all()):
+            p, e = (~step.valid).nonzero()[0].tolist()
+            raise ValueError(
+                f"step of member {p}, environment {e} is not valid: a rollout has a step of every environment; "
+                "reset environments in the step that ends an episode, as sasr.envs.population.Population does"
+            )
+
+    # ----------------------------------------------------------- checkpoints
+
+    def get_extra_state(self) -> Tensor:
+        """How many rows are filled; a tensor, so that a checkpoint needs no pickle."""
+        return torch.tensor(self.filled)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Continue where the saved rollout stood."""
+        self.filled = int(state)
+        self.position.fill_(self.filled)
+
+
+def _check_memory(row_bytes: int, rows: int, host: Host) -> None:
+    """Raise if the rollouts of all members do not fit, before any of them is allocated."""
+    needed, free = row_bytes * rows, free_bytes(host.device)
+    if needed <= HEADROOM * free:
+        return
+    fits = int(HEADROOM * free) // row_bytes
+    fix = f"{fits} steps would fit, or" if fits else "not even one step fits:"
+    raise ValueError(
+        f"rollouts of {rows} steps of {host.envs} environments of {host.members} members need "
+        f"{needed / 2**30:,.1f} GiB, but {host.device} has {free / 2**30:,.1f} GiB free; {fix} train fewer seeds"
+    )

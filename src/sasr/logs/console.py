@@ -1,0 +1,269 @@
+"""The run as a person watches it: a live view on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sasr.logs.metrics import Event, read_metrics
+from sasr.logs.recent_episodes import Window, mean_and_error
+from sasr.terminal import Terminal
+from sasr.training.evaluate import Evaluation
+from sasr.training.loop import Episode
+from sasr.training.trainer import Trainer
+
+_REDRAW = 0.5  # seconds; a drawing costs some milliseconds
+_PLAIN = 5.0  # seconds between plain lines
+_MEMORY = 30.0  # seconds that the speed is averaged over
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+class ConsoleView:
+    """Shows mean ± standard error over seeds, the speed, the time left and a small curve."""
+
+    def __init__(self, folder: Path, *, console: Console | None = None) -> None:
+        self.folder, self.console = folder, console or Terminal()
+        self.live: Live | None = None
+        self.steps = self.total = self.checkpoint = 0
+
+    # ------------------------------------------------------------ what happens
+
+    def begin(self, trainer: Trainer) -> None:
+        """Start the view; on a resumed run with what happened before."""
+        config = trainer.config
+        self.seeds, self.steps, self.total = len(config.seeds), trainer.loop.steps, config.steps
+        self.burn_in = trainer.learner.burn_in
+        self.window = Window(self.seeds)
+        self.evaluations: list[tuple[int, NDArray[np.float64], NDArray[np.float64]]] = []
+        self.trail: list[float] = []  # training return at every so many steps, for its small curve
+        self.every = self.next_mark = config.log_every
+        self.newest: dict[str, NDArray[np.float64]] = {}
+        if self.steps:
+            self._remember(read_metrics(self.folder, "episode", "evaluation"))
+        self.times: deque[tuple[float, int]] = deque([(time.monotonic(), self.steps)])
+        self.drawn = time.monotonic()
+        runs = f"{self.seeds} seeds" if self.seeds > 1 else f"seed {config.seeds[0]}"
+        shaper = f"{config.shaper} ({config.preset})" if config.shaper == "sasr" else config.shaper
+        self.title = f"{config.task} · {config.agent} · shaper {shaper} · {runs} · {trainer.device}"
+        if self.console.is_terminal:
+            self.live = Live(console=self.console, auto_refresh=False, get_renderable=self._view)
+            self.live.start()
+        else:
+            self._say(self.title)
+        if self.steps:
+            self._say(f"resumed at step {self.steps:,}")
+
+    def turned(self, steps: int) -> None:
+        """Draw anew now and then."""
+        if steps >= self.next_mark:
+            self._leave_trail(steps)
+        self.steps = steps
+        now = time.monotonic()
+        if now - self.drawn >= (_REDRAW if self.live else _PLAIN):
+            self._draw(now)
+
+    def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
+        """Into the window."""
+        for own in ended:
+            self.window.add(own.member, ret=own.ret, length=own.length, success=own.success)
+
+    def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
+        """Keep the newest."""
+        self.newest = dict(figures)
+
+    def evaluation(self, steps: int, result: Evaluation) -> None:
+        """A point of the curve, and a line where lines are all there is."""
+        self.steps = steps
+        self.evaluations.append((steps, result.returns.mean(1), result.success.mean(1)))
+        self._draw(time.monotonic())
+
+    def notice(self, steps: int, text: str) -> None:
+        """Said at once."""
+        self._say(f"step {steps:,}: {text}")
+
+    def warn(self, text: str) -> None:
+        """What no file can take."""
+        self._say(text)
+
+    def save(self) -> dict[str, Any]:
+        """Nothing to keep; a checkpoint is being written."""
+        self.checkpoint = self.steps
+        return {}
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Everything comes from the metrics file."""
+
+    def close(self, steps: int) -> None:
+        """Leave the last view standing."""
+        self.steps = steps
+        if self.live:
+            live, self.live = self.live, None
+            live.stop()  # which draws a last time
+
+    # ------------------------------------------------------------- what is seen
+
+    def _draw(self, now: float) -> None:
+        self.drawn = now
+        self.times.append((now, self.steps))
+        # The burn-in is faster than learning: its speed is none to reckon with once it is over.
+        learning = self.steps > self.burn_in
+        while len(self.times) > 2 and (
+            now - self.times[0][0] > _MEMORY or (learning and self.times[0][1] < self.burn_in)
+        ):
+            self.times.popleft()
+        if self.live:
+            self.live.refresh()
+        else:
+            self._say(self._line())
+
+    def _line(self) -> str:
+        parts = [f"step {self.steps:,}/{self.total:,} ({self.steps / max(self.total, 1):.0%})"]
+        means = self.window.means()
+        parts += [
+            f"{what} {spread(means[name], share=share)}"
+            for what, name, share in _TRAINING
+            if np.isfinite(means[name]).any()
+        ]
+        if self.evaluations:
+            parts.append(f"evaluation {spread(self.evaluations[-1][1])}")
+        return " | ".join([*parts, *self._pace()])
+
+    def _view(self) -> RenderableType:
+        head = Table.grid(expand=True)
+        head.add_column(ratio=1)
+        head.add_column(justify="right")
+        bar = ProgressBar(total=max(self.total, 1), completed=self.steps)
+        head.add_row(bar, Text(f"  {self.steps:,}/{self.total:,} steps  " + "  ".join(self._pace())))
+        return Group(Text(self.title, style="bold"), head, self._metrics(), self._foot())
+
+    def _metrics(self) -> Table:
+        table = Table(box=None, padding=(0, 2), show_header=False)
+        table.add_column(style="cyan")
+        table.add_column(justify="right")
+        table.add_column(style="green", no_wrap=True)
+        if self.evaluations:
+            curve = [float(np.nanmean(returns)) for _, returns, _ in self.evaluations]
+            _, returns, success = self.evaluations[-1]
+            table.add_row("evaluation return", spread(returns), sparkline(curve, width=self._curve_width))
+            table.add_row("evaluation success", spread(success, share=True), "")
+        means = self.window.means()
+        for what, name, share in _TRAINING:
+            bars = sparkline(self.trail, width=self._curve_width) if name == "ep_rew_mean" else ""
+            table.add_row(f"training {what}", spread(means[name], share=share), bars)
+        for name, values in sorted(self.newest.items()):
+            table.add_row(Text(name, style="dim"), spread(values), "")
+        return table
+
+    @property
+    def _curve_width(self) -> int:
+        return max(10, min(50, self.console.width - 60))
+
+    def _foot(self) -> Text:
+        saved = f" · checkpoint at step {self.checkpoint:,}" if self.checkpoint else ""
+        how = " · Ctrl-C stops with a checkpoint" if self.steps < self.total and self.live else ""
+        return Text(f"{self.folder}{saved}{how}", style="dim", overflow="fold")
+
+    def _pace(self) -> list[str]:
+        """Speed and time left; the burn-in is faster than learning, so the time left is at least what it says."""
+        (then, before), (now, steps) = self.times[0], self.times[-1]
+        if now <= then or steps <= before:
+            return []
+        rate = (steps - before) / (now - then)
+        each = f" × {self.seeds} seeds" if self.seeds > 1 else ""
+        pace = [f"{rate:,.0f} steps/s{each}"]
+        if self.steps >= self.total:
+            return pace
+        left = f"{clock((self.total - self.steps) / rate)} left"
+        if self.steps < self.burn_in:
+            return [*pace, f"at least {left}", "burn-in"]
+        return [*pace, left if before >= self.burn_in else f"at least {left}"]
+
+    def _remember(self, events: list[Event]) -> None:
+        for event in events:
+            if event["step"] >= self.next_mark:
+                self._leave_trail(event["step"])
+            self.window.add_past([event])
+            if event["kind"] == "evaluation":
+                if not self.evaluations or self.evaluations[-1][0] != event["step"]:
+                    unknown = np.full(self.seeds, np.nan)
+                    self.evaluations.append((event["step"], unknown, unknown.copy()))
+                _, returns, success = self.evaluations[-1]
+                returns[event["member"]] = np.nan if event["return_mean"] is None else event["return_mean"]
+                success[event["member"]] = event["success_rate"]
+
+    def _leave_trail(self, steps: int) -> None:
+        self.next_mark = (steps // self.every + 1) * self.every
+        self.trail.append(mean_and_error(self.window.means()["ep_rew_mean"])[0])
+
+    def _say(self, text: str) -> None:
+        # Whole lines, also where a file or a log takes them: rich would break them at 80 columns.
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+_TRAINING = (("return", "ep_rew_mean", False), ("success", "success_rate", True), ("length", "ep_len_mean", False))
+
+
+def spread(values: NDArray[np.float64], *, share: bool = False) -> str:
+    """Mean ± standard error, of shares in percent.
+
+    >>> spread(np.array([0.5, 0.7])), spread(np.array([0.5, 0.7]), share=True)
+    ('0.600 ± 0.100', '60% ± 10%')
+    """
+    mean, error = mean_and_error(values)
+    if math.isnan(mean):
+        return "—"
+    write = (lambda value: f"{value:.0%}") if share else number
+    return write(mean) + (f" ± {write(error)}" if not math.isnan(error) else "")
+
+
+def number(value: float) -> str:
+    """Three figures that count, without an exponent where one can do without.
+
+    >>> number(0.12345), number(1234.5), number(2.5e-7)
+    ('0.123', '1,234', '2.5e-07')
+    """
+    size = abs(value)
+    if size == 0.0:
+        return "0"
+    if size >= 1e6 or size < 1e-3:
+        return f"{value:.2g}"
+    return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 10 else f"{value:.3f}"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as a clock shows them.
+
+    >>> clock(75), clock(3725)
+    ('1:15', '1:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def sparkline(values: Sequence[float], *, width: int = 40) -> str:
+    """A small curve of bars, the lowest value at the bottom; more values than fit are averaged.
+
+    >>> sparkline([0, 1, 2, 3])
+    '▁▃▆█'
+    """
+    known = np.array([value for value in values if math.isfinite(value)], np.float64)
+    if not len(known):
+        return ""
+    if len(known) > width:
+        known = np.array([part.mean() for part in np.array_split(known, width)])
+    low, high = known.min(), known.max()
+    level = np.full(len(known), 0.0) if high == low else (known - low) / (high - low) * (len(_BARS) - 1)
+    return "".join(_BARS[round(own)] for own in level.tolist())

@@ -1,0 +1,259 @@
+"""`metrics.jsonl`: one line for each event and member, the source of truth of what a run did."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sasr.files import read_regular
+from sasr.logs.peak_memory import PeakMemory
+from sasr.training.evaluate import Evaluation
+from sasr.training.loop import Episode
+from sasr.training.trainer import Trainer
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+NAME = "metrics.jsonl"
+_BLOCK = 2**16  # bytes read at a time
+Kind = Literal["episode", "figures", "evaluation", "clock", "notice"]
+_BYTES = 2**32
+HISTORY: tuple[Kind, ...] = ("episode", "figures", "evaluation")
+"""Kinds of what a run went through; the others are about the program."""
+Event = dict[str, Any]
+"""A line: kind, step, member and seed (null where it concerns all), and what the kind adds."""
+
+
+class MetricsFile:
+    """Writes every event as it happens; a checkpoint remembers how long the file was, so that resuming cuts it there.
+
+    Lines of the kinds episode, figures and evaluation depend on the settings and the seed alone; the time that passed
+    is in lines of the kind clock.
+    """
+
+    def __init__(self, folder: Path, *, warn: Callable[[str], None] = lambda text: None) -> None:
+        """Nothing is written before the run begins.
+
+        Args:
+            folder: The run's folder.
+            warn: Told when the disk does not take a line; lines wait until it does.
+        """
+        self.path, self.warn = folder / NAME, warn
+        self.bytes = self._saved_bytes = 0  # that are on disk now, and that were when the run was saved
+        self.seconds_before = 0.0  # of training in earlier sessions
+        self._start = time.monotonic()
+        self._file: BinaryIO | None = None
+        self._waiting = b""
+        self._failed = False
+        self._seeds: tuple[int, ...] = ()
+        self._every = self._next_clock = 1
+        self._at = 0  # steps taken
+        self._told_at = -1
+        self._memory: PeakMemory | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has been training, earlier sessions included."""
+        return self.seconds_before + time.monotonic() - self._start
+
+    def begin(self, trainer: Trainer) -> None:
+        """Open the file; what a killed run wrote after its last checkpoint is cut off.
+
+        A file that would be cut to nothing is kept beside as it was.
+        """
+        self._seeds, self._every = trainer.config.seeds, trainer.config.log_every
+        self._at = trainer.loop.steps
+        self._next_clock = (self._at // self._every + 1) * self._every
+        # Unbuffered: a line is with the system as soon as it is written, and a killed run loses none.
+        self._file = cast(BinaryIO, self.path.open("ab", buffering=0))
+        _lock(self._file, self.path)
+        if self.bytes == 0 and recorded_steps(self.path.parent, *HISTORY):
+            shutil.copyfile(self.path, free_place(self.path.parent))
+        lost = self._saved_bytes - self.bytes
+        self.bytes = _end_of_line(self.path, self.bytes)
+        self._file.truncate(self.bytes)
+        self._memory = PeakMemory(trainer.device)
+        self._start = time.monotonic()
+        self._push()  # notices that came before
+        if lost:
+            self.notice(
+                self._at, f"{self.path.name} was {lost:,} bytes shorter than when it was saved; what it lost stays lost"
+            )
+        if trainer.loop.steps:
+            self.notice(trainer.loop.steps, "resumed")
+
+    def turned(self, steps: int) -> None:
+        """Tell the time now and then."""
+        self._at = steps
+        if steps >= self._next_clock:
+            self._next_clock = (steps // self._every + 1) * self._every
+            self._tell_time(steps)
+
+    def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
+        """A line for each episode."""
+        self._write(
+            self._event("episode", steps, own.member)
+            | {"environment": own.environment, "return": own.ret, "length": own.length, "success": own.success}
+            for own in ended
+        )
+
+    def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
+        """A line for each member with all figures."""
+        self._write(
+            self._event("figures", steps, member) | {name: float(own[member]) for name, own in figures.items()}
+            for member in range(len(self._seeds))
+        )
+
+    def evaluation(self, steps: int, result: Evaluation) -> None:
+        """A line for each member."""
+        self._write(
+            self._event("evaluation", steps, member)
+            | {
+                "return_mean": float(result.returns[member].mean()),
+                "length_mean": float(result.lengths[member].mean()),
+                "success_rate": float(result.success[member].mean()),
+                "returns": result.returns[member].tolist(),
+            }
+            for member in range(len(self._seeds))
+        )
+
+    def notice(self, steps: int, text: str) -> None:
+        """A line for a person to read."""
+        self._write([self._event("notice", steps, None) | {"text": text}])
+
+    def save(self) -> dict[str, Any]:
+        """The file's length, after making sure that it is on the disk, and the time so far.
+
+        The time is told there as well: a run that is killed right behind its last checkpoint has nothing left to do
+        and would never tell it.
+        """
+        if self._file is not None:
+            if self._at != self._told_at:
+                self._tell_time(self._at)
+            self._push()
+            try:
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                self._complain(error)
+        return {"bytes": self.bytes, "seconds": self.seconds}
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Go on from a saved length; a file that is shorter has lost lines, and keeps the whole ones it has."""
+        self.seconds_before = float(saved.get("seconds", 0.0))
+        self._saved_bytes = int(saved.get("bytes", 0))
+        length = self.path.stat().st_size if self.path.exists() else 0
+        self.bytes = min(self._saved_bytes, length)
+
+    def close(self, steps: int) -> None:
+        """Tell the time a last time."""
+        if self._file is not None:
+            if steps != self._told_at:
+                self._tell_time(steps)
+            self._file.close()
+            self._file = None
+
+    def _event(self, kind: Kind, step: int, member: int | None) -> Event:
+        return {"kind": kind, "step": step, "member": member, "seed": None if member is None else self._seeds[member]}
+
+    def _tell_time(self, steps: int) -> None:
+        self._told_at = steps
+        peak = self._memory.bytes() if self._memory else None
+        self._write(
+            [self._event("clock", steps, None) | {"seconds": round(self.seconds, 3), "peak_memory_bytes": peak}]
+        )
+
+    def _write(self, events: Iterable[Event]) -> None:
+        self._waiting += b"".join(json.dumps(_plain(event)).encode() + b"\n" for event in events)
+        self._push()
+
+    def _push(self) -> None:
+        try:
+            while self._waiting and self._file is not None:
+                written = self._file.write(self._waiting)
+                self._waiting, self.bytes = self._waiting[written:], self.bytes + written
+            self._failed = False
+        except OSError as error:
+            self._complain(error)
+
+    def _complain(self, error: OSError) -> None:
+        if not self._failed:
+            self._failed = True
+            self.warn(f"{self.path}: {error.strerror}; the run goes on, and lines wait until there is room")
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Held until the process ends, however it ends: two runs in one folder would spoil each other's lines."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FileExistsError(f"another process is training in {path.parent}; wait for it, or stop it first") from None
+    except OSError:
+        return  # a file system without locks
+
+
+def read_metrics(run: str | Path, *kinds: Kind) -> list[Event]:
+    """The events of a run in order, or those of some kinds; a last line that was cut off is left out."""
+    path = Path(run) / NAME
+    if not path.exists():
+        raise FileNotFoundError(f"{run} has no {NAME}: it is not a run's folder, or nothing has happened in it yet")
+    lines = read_regular(path, _BYTES).split(b"\n")
+    events = []
+    for number, line in enumerate(lines[:-1], start=1):  # what stands behind the last line's end was cut off
+        try:
+            event = json.loads(line)
+        except ValueError:
+            raise ValueError(
+                f"{path}, line {number} is not JSON: {line[:60]!r}; the file was changed by hand"
+            ) from None
+        if not kinds or event["kind"] in kinds:
+            events.append(event)
+    return events
+
+
+def recorded_steps(run: str | Path, *kinds: Kind) -> int:
+    """The last step that a run's events, or those of some kinds, are of; 0 where there are none yet."""
+    if not (Path(run) / NAME).exists():
+        return 0
+    return max((int(event["step"]) for event in read_metrics(run, *kinds)), default=0)
+
+
+def free_place(folder: Path) -> Path:
+    """The first of metrics.1.jsonl, metrics.2.jsonl, … that is not there yet."""
+    numbers = itertools.count(1)
+    return next(path for number in numbers if not (path := folder / f"metrics.{number}.jsonl").exists())
+
+
+def _end_of_line(path: Path, end: int) -> int:
+    """Where the last whole line within the first `end` bytes of a file ends."""
+    with path.open("rb") as file:
+        while end > 0:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+    return 0
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and no infinity; both are null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _plain(own) for key, own in value.items()}
+    return [_plain(own) for own in value] if isinstance(value, list) else value

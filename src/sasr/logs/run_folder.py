@@ -1,0 +1,264 @@
+"""A run's folder: where everything about a run is, and the settings it was made with."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+import stat
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import spaces
+
+from sasr.files import leftovers, read_regular, remove_leftovers, write_whole
+from sasr.logs.space_json import space_from_json, space_to_json
+from sasr.settings import TrainConfig
+from sasr.training import checkpoint
+from sasr.training.trainer import CHECKPOINTS, Silent, Trainer
+
+FORMAT = 1
+"""Raised when a new version writes something that an older one would misread."""
+CONFIG = "config.json"
+CONFIG_BYTES = 2**26
+COPY = "config"
+"""What a checkpoint calls its copy of config.json, among what recorders save."""
+PLACE = Path("runs")
+
+
+class RunFolder:
+    """The folder of one run: config.json, metrics.jsonl, checkpoints and pictures."""
+
+    def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
+        self.path, self.facts = path, facts
+        self.config = TrainConfig.from_json(facts["config"])
+        self.observation_space: spaces.Space[Any] = space_from_json(facts["observation_space"])
+        self.action_space: spaces.Space[Any] = space_from_json(facts["action_space"])
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        config: TrainConfig,
+        *,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        device: torch.device,
+        told: Mapping[str, Any] | None = None,
+    ) -> RunFolder:
+        """Make the folder and write its config.json; one that is there already is refused.
+
+        `told` is what a caller knows better or besides: the command behind it all, the name of the method.
+        """
+        check_free(path)
+        facts = {
+            "format": FORMAT,
+            "versions": _versions(),
+            "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "commit": commit_here(),
+            "command": command_line(),
+            "machine": _machine(device),
+            "observation_space": space_to_json(observation_space),
+            "action_space": space_to_json(action_space),
+            "config": config.to_json(),
+            **(told or {}),
+        }
+        path.mkdir(parents=True, exist_ok=True)
+        write_whole(path / CONFIG, _as_text(facts))
+        return cls(path, facts)
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """The run in a folder; one from a newer version is refused."""
+        path = Path(path)
+        if not path.is_dir():
+            raise FileNotFoundError(f"there is no run in {path}{_near(path)}")
+        _check_entries(path)
+        facts = read_facts(path)
+        try:
+            return cls(path, facts)
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            message = f"{path / CONFIG} holds what no run writes ({error}); it was damaged, or changed by hand"
+            raise ValueError(message) from None
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are."""
+        return self.path / CHECKPOINTS
+
+
+def _check_entries(path: Path) -> None:
+    """Refuse a run folder with a way out: what is read would come from elsewhere, what is written would go there."""
+    for entry in path.iterdir():
+        if not (stat.S_ISREG(mode := entry.lstat().st_mode) or stat.S_ISDIR(mode)):
+            raise ValueError(
+                f"{entry} is a link, a pipe or a device, and a run's folder has files and folders of its own only; "
+                "remove it, or put there what it points to"
+            )
+
+
+class ConfigCopy(Silent):
+    """Keeps what config.json says in every checkpoint, so that a damaged one can be restored."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, trainer: Trainer) -> None:
+        """Read it; half-written files that a killed process left are removed."""
+        remove_leftovers(self.folder)
+        self.facts = read_facts(self.folder)
+
+    def save(self) -> dict[str, Any]:
+        """All of it."""
+        return self.facts
+
+    def close(self, steps: int) -> None:
+        """Nothing waits."""
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What a run's config.json says; one that is missing or damaged is restored from the newest whole checkpoint."""
+    file = folder / CONFIG
+    try:
+        facts = json.loads(read_regular(file, CONFIG_BYTES))
+        damage = _damage(facts)
+    except FileNotFoundError:
+        damage = "is missing"
+    except (ValueError, RecursionError):
+        damage = "is cut off or was changed"
+    if not damage:
+        _check_format(folder, facts)
+        return dict(facts)
+    return _restored(file, damage)
+
+
+def _damage(facts: Any) -> str:
+    if not isinstance(facts, dict) or not isinstance(facts.get("format"), int):
+        return "is cut off or was changed"
+    if facts["format"] > FORMAT:
+        return ""  # whatever it holds
+    missing = [name for name in ("config", "observation_space", "action_space") if name not in facts]
+    return f"has no {missing[0]!r}" if missing else ""
+
+
+def _check_format(folder: Path, facts: Mapping[str, Any]) -> None:
+    written = facts["format"]
+    if written > FORMAT:
+        by = facts.get("versions", {}).get("sasr", "unknown")
+        raise ValueError(
+            f"{folder} was written by a newer sasr ({by}, format {written}; this one reads up to {FORMAT}): "
+            "upgrade sasr"
+        )
+
+
+def _restored(file: Path, damage: str) -> dict[str, Any]:
+    folder = file.parent
+    found = checkpoint.newest(folder / CHECKPOINTS)
+    facts = found.facts.get("recorder", {}).get(COPY) if found else None
+    if found is None or facts is None or _damage(facts):
+        error = ValueError if file.exists() else FileNotFoundError
+        raise error(
+            f"{file} {damage}, and no whole checkpoint has a copy: {folder} is no run, or one that was only half "
+            "written; give a run's folder, or train again in another one"
+        )
+    warnings.warn(f"{file} {damage}; restored from checkpoint {found.path.name}", stacklevel=2)
+    with suppress(OSError):  # a folder that can't be written to can still be read
+        if file.exists():
+            file.replace(file.with_name(f"{CONFIG}.damaged"))
+        write_whole(file, _as_text(facts))
+    return dict(facts)
+
+
+def _as_text(facts: Mapping[str, Any]) -> str:
+    return json.dumps(facts, indent=1) + "\n"
+
+
+def check_free(path: Path) -> None:
+    """Raise if something is at `path` already, and say what to do instead; an empty folder may be used."""
+    if any((path / name).exists() for name in (CONFIG, CHECKPOINTS)):
+        raise FileExistsError(
+            f"{path} has a run already; go on with it by `sasr resume {path}`, or name another folder with --out"
+        )
+    if path.exists() and (not path.is_dir() or set(path.iterdir()) - set(leftovers(path))):
+        raise FileExistsError(
+            f"{path} exists and is no run, or one that was only half written; name another folder with --out, or move "
+            "this one away"
+        )
+
+
+def default_place(config: TrainConfig) -> Path:
+    """`runs/TASK-shaper-YYYYmmdd-HHMMSS`, with a counter where that is taken."""
+    task = re.sub(r"[^\w.-]+", "-", config.task.removeprefix("SASR/")).strip("-")
+    path = PLACE / f"{task}-{config.shaper}-{time.strftime('%Y%m%d-%H%M%S')}"
+    counter = 2
+    free = path
+    while free.exists():
+        free, counter = path.with_name(f"{path.name}-{counter}"), counter + 1
+    return free
+
+
+def _near(path: Path) -> str:
+    """The newest runs beside it, for who mistyped one."""
+    parent = path.parent
+    runs = sorted(file.parent for file in parent.glob(f"*/{CONFIG}")) if parent.is_dir() else []
+    runs.sort(key=lambda run: run.stat().st_mtime)
+    return f"; the newest one in {parent} is {runs[-1]}" if runs else ""
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("sasr", "torch", "gymnasium", "numpy", "mujoco", "ale-py"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            if package == "sasr":  # run from a source tree
+                from sasr import __version__
+
+                found[package] = __version__
+    return found
+
+
+def command_line() -> str:
+    """What was typed to start this run; of a script only its name, as runs are passed on."""
+    name = Path(sys.argv[0]).name
+    return shlex.join([*(["sasr"] if name in ("sasr", "__main__.py") else ["python", name]), *sys.argv[1:]])
+
+
+def commit_here() -> str | None:
+    """The commit of the code around the current folder, with a + where it was changed since.
+
+    Where code was copied without its history, the variable SASR_COMMIT can tell.
+    """
+    if told := os.environ.get("SASR_COMMIT"):
+        return told
+    try:
+        asked = [
+            subprocess.run(["git", *words], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return asked[0] + ("+" if asked[1] else "")
+
+
+def _machine(device: torch.device) -> dict[str, Any]:
+    """What speed depends on; no names of hosts or users, as runs are passed on."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "system": platform.system(),
+        "processor": models[0] if models else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+    }

@@ -1,0 +1,202 @@
+"""Environments that raise, workers that die, parents that vanish: one clear error, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sasr.envs.population import Population, PopulationError
+from sasr.randomness import stream_seed
+from tests.envs.small_environments import Fragile, Shy
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def gone_within(pids, seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and any(map(alive, pids)):
+        time.sleep(0.02)
+    return not any(map(alive, pids))
+
+
+def processor_seconds(pid):
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def pids_of(population):
+    return [process.pid for process in population._processes]
+
+
+def run(population, steps):
+    population.reset()
+    for _ in range(steps):
+        population.step(np.zeros((population.members, population.environments, 1), np.float32))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [("raise", "ZeroDivisionError: the pole broke"), ("reset", "ZeroDivisionError: no start today")],
+)
+def test_an_environment_that_raises_is_named(harm, words, workers):
+    population = Population(
+        Fragile, seeds=[4, 5, 6], environments=2, workers=workers, harm=harm, seed=stream_seed(5, "environment/1")
+    )
+    pids = pids_of(population)
+    with pytest.raises(PopulationError, match=r"Fragile: .*member 1 \(seed 5\), environment 1") as told:
+        run(population, 3)
+    assert words in str(told.value)
+    if workers:
+        assert "Traceback" in str(told.value)
+        assert f"raise {words.split(':')[0]}" in str(told.value)
+    else:
+        assert isinstance(told.value.__cause__, ZeroDivisionError)
+    assert gone_within(pids, 0.1)
+    with pytest.raises(RuntimeError, match=r"closed.*ZeroDivisionError"):
+        population.reset()
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"), [("exit", "exit code 7"), ("crash", "SIGSEGV.*Segmentation fault.*in string_at.*in step")]
+)
+def test_a_worker_that_crashes_is_named_with_its_stack(harm, words):
+    population = Population(Fragile, seeds=[4, 5, 6], workers=2, harm=harm, seed=stream_seed(6, "environment/0"))
+    pids = pids_of(population)
+    with pytest.raises(PopulationError, match=r"(?s)Fragile: worker 1, busy with member 2 \(seed 6\).*" + words):
+        run(population, 3)
+    assert gone_within(pids, 0.1)
+
+
+def test_a_worker_that_cannot_make_its_environment_says_so():
+    with pytest.raises(PopulationError, match=r"(?s)Shy: worker \d, busy with member \d .*not in this process"):
+        Population(Shy, seeds=[3, 4], workers=2, parent=os.getpid())
+
+
+def two_steps(population, actions):
+    """A step that was under way may have been done before the signal came; the next cannot be."""
+    for _ in range(2):
+        if population._pending:
+            population.receive()
+        population.send(actions)
+    population.receive()
+
+
+def kill_one(round_, rng):
+    """Start a population, kill one of its workers at a random moment; how long the error took to come."""
+    with Population("MountainCar", seeds=range(4), workers=2) as population:
+        population.reset()
+        actions = np.zeros((4, 1, 1), np.float32)
+        for _ in range(int(rng.integers(20))):
+            population.step(actions)
+        pids = pids_of(population)
+        victim = int(rng.integers(2))
+        if rng.random() < 0.5:
+            population.send(actions)
+        os.kill(pids[victim], signal.SIGKILL)
+        start = time.perf_counter()
+        with pytest.raises(PopulationError, match=rf"MountainCar-v0: worker {victim}, .*member.*killed by SIGKILL"):
+            two_steps(population, actions)
+        took = time.perf_counter() - start
+    assert not any(map(alive, pids)), f"round {round_}"
+    return took
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_who_does_not_answer_is_named(workers, monkeypatch):
+    monkeypatch.setattr("sasr.envs.population.PATIENCE", 0.5)
+    with (
+        Population(
+            Fragile, seeds=[4, 5], workers=workers, harm="sleep", seed=stream_seed(5, "environment/0")
+        ) as population,
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        run(population, 3)  # the third step takes seconds
+        for _ in range(3):
+            population.step(np.zeros((2, 1, 1), np.float32))
+    (text,) = [str(own.message) for own in told]
+    assert "member 1 (seed 5), environment 0" in text
+    assert ("worker 1" in text) == (workers == 2)
+    assert "has not answered" in text
+
+
+@pytest.mark.slow
+def test_killed_workers_give_the_error_and_leave_nothing():
+    rng = np.random.default_rng(0)
+    before = set(SHARED_MEMORY.iterdir()) if SHARED_MEMORY.exists() else set()
+    files = len(list(Path("/proc/self/fd").iterdir()))
+    times = [kill_one(round_, rng) for round_ in range(12)]
+    assert max(times) < 5
+    assert (set(SHARED_MEMORY.iterdir()) if SHARED_MEMORY.exists() else set()) <= before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= files
+
+
+SCRIPT = """
+import sys, time, numpy as np
+from sasr.envs.population import Population
+population = Population("MountainCar", seeds=range(4), workers=2)
+print(*[process.pid for process in population._processes], flush=True)
+population.reset()
+actions = np.zeros((4, 1, 1), np.float32)
+while True:
+    population.step(actions)
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_workers_go_with_their_population(ending):
+    script = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pids = [int(pid) for pid in script.stdout.readline().split()]
+    time.sleep(0.2)
+    assert len(pids) == 2
+    assert all(map(alive, pids))
+    script.send_signal(ending)
+    _, words = script.communicate(timeout=10)
+    assert gone_within(pids, 3)
+    if ending == signal.SIGINT:
+        assert words.count("KeyboardInterrupt") == 1  # from the population; its workers stay silent
+
+
+def test_idle_workers_leave_the_cores_to_the_learner():
+    with Population(Fragile, seeds=[0, 1], workers=2, harm="", seed=0) as population:
+        run(population, 2)
+        time.sleep(0.1)
+        before = [processor_seconds(pid) for pid in pids_of(population)]
+        time.sleep(1.0)
+        used = [processor_seconds(pid) - then for pid, then in zip(pids_of(population), before, strict=True)]
+    assert max(used) < 0.25
+
+
+def test_a_population_that_is_forgotten_ends_its_workers():
+    population = Population(Fragile, seeds=[0, 1], workers=2, harm="", seed=0)
+    pids = pids_of(population)
+    del population
+    assert gone_within(pids, 3)
+
+
+def test_a_fork_of_the_owner_leaves_the_workers_alone():
+    with Population(Fragile, seeds=[0, 1], workers=2, harm="", seed=0) as population:
+        child = os.fork()
+        if child == 0:
+            population._finalizer()
+            os._exit(0)
+        os.waitpid(child, 0)
+        run(population, 2)
+        assert all(map(alive, pids_of(population)))

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import sasr
+from sasr import api
+from sasr.logs import tensorboard
+from sasr.shaping.presets import preset_config
+from tests.conftest import TINY, settings
+
+pytest.importorskip("tensorboard")
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+
+def scalars(run: Path, name: str) -> dict[str, dict[int, float]]:
+    """Values by tag and step, as TensorBoard would show them."""
+    events = EventAccumulator(str(run / "tensorboard" / name))
+    events.Reload()
+    return {tag: {own.step: own.value for own in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
+
+
+def test_the_tags_are_those_of_stable_baselines3_plus_shaping(trained: sasr.Run) -> None:
+    assert sorted(path.name for path in (trained.folder / "tensorboard").iterdir()) == ["mean", "seed-3", "seed-5"]
+    for name in ("mean", "seed-3", "seed-5"):
+        assert scalars(trained.folder, name).keys() >= {
+            "rollout/ep_rew_mean",
+            "rollout/ep_len_mean",
+            "rollout/success_rate",
+            "eval/mean_reward",
+            "eval/mean_ep_length",
+            "eval/success_rate",
+            "time/fps",
+            "train/critic_loss",
+            "shaping/bonus_mean",
+        }
+
+
+def test_the_events_say_what_the_metrics_say(trained: sasr.Run) -> None:
+    for member, seed in enumerate((3, 5)):
+        told = scalars(trained.folder, f"seed-{seed}")
+        for event in trained.metrics("evaluation"):
+            if event["member"] == member:
+                assert told["eval/mean_reward"][event["step"]] == pytest.approx(event["return_mean"], rel=1e-6)
+        returns = [event["return"] for event in trained.metrics("episode") if event["member"] == member]
+        assert told["rollout/ep_rew_mean"][200] == pytest.approx(returns[0], rel=1e-6)
+        assert told["rollout/ep_rew_mean"][450] == pytest.approx(sum(returns) / 2, rel=1e-6)
+        assert min(told["rollout/ep_rew_mean"]) == 200  # no episode had ended before
+    both = [scalars(trained.folder, f"seed-{seed}")["eval/mean_reward"][450] for seed in (3, 5)]
+    assert scalars(trained.folder, "mean")["eval/mean_reward"][450] == pytest.approx(sum(both) / 2, rel=1e-6)
+
+
+def test_ep_rew_mean_is_the_environments_return_whatever_the_shapers_weight(tmp_path: Path) -> None:
+    told = []
+    for weight in (0.0, 1000.0):
+        # All of it is burn-in, so that both act alike and only the shaper differs.
+        config = settings(
+            steps=210,
+            seeds=(0,),
+            eval_every=0,
+            agent_config=dataclasses.replace(TINY, burn_in=205),
+            shaper_config=preset_config("auto", reward_weight=weight),
+        )
+        run = api.start(config, out=tmp_path / f"weight-{weight}")
+        found = scalars(run.folder, "seed-0")
+        told.append(found["rollout/ep_rew_mean"][200])
+        assert told[-1] == pytest.approx(run.metrics("episode")[0]["return"], rel=1e-6)
+    assert told[0] == told[1]
+    assert -2000.0 < told[0] < -100.0  # what Pendulum pays at random
+
+
+def test_events_from_after_the_checkpoint_are_void_once_the_run_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("")
+    for begin, steps, loss in ((0, (10, 20, 30), 1.0), (20, (40,), 5.0)):
+        writer = tensorboard.TensorBoard(tmp_path)
+        writer.begin(SimpleNamespace(config=settings(), loop=SimpleNamespace(steps=begin)))
+        for step in steps:
+            writer.figures(step, {"train/loss": np.array([loss, loss])})
+        writer.close(steps[-1])
+        time.sleep(1.1)  # TensorBoard reads files in the order of their names, which begin with the second
+    assert scalars(tmp_path, "seed-3")["train/loss"] == {10: 1.0, 20: 1.0, 40: 5.0}
+
+
+def test_without_tensorboard_the_run_goes_on_and_says_once_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensorboard, "available", lambda: False)
+    run = api.start(settings(steps=40, eval_every=0), out=tmp_path / "run")
+    notices = [event["text"] for event in run.metrics("notice")]
+    assert [text for text in notices if 'pip install "sasr[tensorboard]"' in text] == [tensorboard.INSTALL]
+    assert not (run.folder / "tensorboard").exists()
