@@ -22,10 +22,10 @@ from rich.table import Table
 import sasr
 from benchmarks.machine import machine, save
 from sasr.agents.sac import SacConfig
+from sasr.settings import Mode
 from sasr.shaping.presets import preset_config
 from sasr.tasks.catalogue import full_id
 from sasr.training import TrainConfig, Trainer
-from sasr.training.accelerate import Mode
 
 assert sasr
 BURN_IN = 2_000

@@ -14,14 +14,14 @@ from sasr.networks.encoder import PopulationNet
 from tests.networks.plain import plain_cnn, plain_linear, plain_mlp
 
 
-def follow(targets: list[nn.Module], networks: list[nn.Module], tau: float) -> None:
+def soft_update(targets: list[nn.Module], networks: list[nn.Module], tau: float) -> None:
     with torch.no_grad():
         for target, network in zip(targets, networks, strict=True):
             for slow, fast in zip(target.parameters(), network.parameters(), strict=True):
                 slow.mul_(1 - tau).add_(tau * fast)
 
 
-def descend(adam: torch.optim.Adam, loss: Tensor) -> None:
+def minimise(adam: torch.optim.Adam, loss: Tensor) -> None:
     adam.zero_grad()
     loss.backward()
     adam.step()
@@ -66,11 +66,11 @@ class ReferenceTd3:
             y = torch.where(terminated, reward, reward + self.discount * value)
         pair = torch.cat([obs, action], -1)
         losses = [nn.functional.mse_loss(critic(pair)[:, 0], y) for critic in self.critics]
-        descend(self.critic_adam, losses[0] + losses[1])
+        minimise(self.critic_adam, losses[0] + losses[1])
         if self.updates % self.config.policy_frequency == 0:
             pair = torch.cat([obs, self.action(self.actor, obs)], -1)
-            descend(self.actor_adam, -self.critics[0](pair).mean())
-            follow([self.target_actor, *self.target_critics], [self.actor, *self.critics], self.config.tau)
+            minimise(self.actor_adam, -self.critics[0](pair).mean())
+            soft_update([self.target_actor, *self.target_critics], [self.actor, *self.critics], self.config.tau)
 
 
 def plain_net(net: PopulationNet, network: int) -> nn.Sequential:
@@ -112,13 +112,13 @@ class ReferenceSacDiscrete:
             y = torch.where(terminated, reward, reward + self.discount * value)
         rows = torch.arange(len(obs))
         losses = [((critic(obs)[rows, action - self.start] - y) ** 2).mean() for critic in self.critics]
-        descend(self.critic_adam, losses[0] + losses[1])
+        minimise(self.critic_adam, losses[0] + losses[1])
         policy = Categorical(logits=self.actor(obs))
         with torch.no_grad():
             least = torch.min(self.critics[0](obs), self.critics[1](obs))
         terms = [policy.probs[:, a] * (alpha * policy.logits[:, a] - least[:, a]) for a in range(self.actions)]
         entropy = policy.entropy().mean().detach()
-        descend(self.actor_adam, sum(terms[1:], terms[0]).mean())
+        minimise(self.actor_adam, sum(terms[1:], terms[0]).mean())
         wanted = self.config.entropy_share * math.log(self.actions)
-        descend(self.alpha_adam, self.log_alpha.exp() * (entropy - wanted))
-        follow(self.target_critics, self.critics, self.config.tau)
+        minimise(self.alpha_adam, self.log_alpha.exp() * (entropy - wanted))
+        soft_update(self.target_critics, self.critics, self.config.tau)

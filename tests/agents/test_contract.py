@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from sasr import Batch, Host
 from sasr.agents import Sac, SacConfig, SacDiscrete, SacDiscreteConfig, Td3, Td3Config
 from sasr.agents.registry import AGENTS, agent_named
-from sasr.training.accelerate import can_compile, compile_parts
+from sasr.training.fast import can_compile, compile_parts
 from tests.agents.cases import CASES, learn, make_agent, make_data, member_state
 from tests.agents.reference_others import ReferenceSacDiscrete, ReferenceTd3, plain_net
 from tests.conftest import box

@@ -130,7 +130,7 @@ def judged(
     ended, limit = (torch.tensor(flag).view(1, n, 1) for flag in (terminated, truncated))
     next_obs = torch.where((ended | limit)[..., None], final, obs[:, 1:])
     reward = torch.ones(1, n, 1)
-    out = agent.judge(obs[:, :-1], next_obs, obs[:, -1], reward, bonus * reward, ended, ended | limit)
+    out = agent.estimate(obs[:, :-1], next_obs, obs[:, -1], reward, bonus * reward, ended, ended | limit)
     with torch.no_grad():
         values = {"final": agent.net.value(final[:, :, 0])[0], "obs": agent.net.value(obs[:, :, 0])[0]}
     return agent, {"target": out.target[0, :, 0], **values}

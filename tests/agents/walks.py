@@ -8,8 +8,9 @@ from torch import Tensor
 
 from sasr import Batch, Host, RewardShaper, Shaper, Transition
 from sasr.agents import Ppo, PpoConfig
+from sasr.settings import Mode
 from sasr.training import OnPolicy
-from sasr.training.accelerate import Mode
+from sasr.training.fast import speed_up
 from tests.conftest import box
 
 K = 3
@@ -28,7 +29,9 @@ def make_learner(
     accelerate: Mode = "eager",
 ) -> OnPolicy:
     host = Host(observation_space=box(K), action_space=actions, seeds=seeds, envs=envs)
-    return OnPolicy(host, Ppo(host, config), shaper=shaper, accelerate=accelerate)
+    learner = OnPolicy(host, Ppo(host, config), shaper=shaper)
+    speed_up(learner, accelerate)
+    return learner
 
 
 class Walk:

@@ -98,7 +98,7 @@ class Everything(Silent):
 
     def turned(self, steps: int) -> None:
         if self.stop_at is not None and steps >= self.stop_at:
-            self.trainer.stopped_by = signal.SIGTERM
+            self.trainer.signals.received = signal.SIGTERM
 
     def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
         self.events.append(("episodes", steps, [tuple(one) for one in ended]))

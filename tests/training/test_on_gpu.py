@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from sasr.agents import PpoConfig, SacConfig
+from sasr.settings import Mode
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS
-from sasr.training import TrainConfig, Trainer, off_policy
-from sasr.training.accelerate import Captured, Fetched, Mode, side_by_side
-from sasr.training.off_policy import OffPolicy
-from sasr.training.on_policy import OnPolicy
+from sasr.training import TrainConfig, Trainer, fast
+from sasr.training.fast.graphs import Captured, Fetched, SideStream
 
 from .runs import config_of, differences, run, shaped, state_of
 
@@ -33,7 +32,7 @@ def trained(
     shaper: str = "sasr",
     shaper_config: Any = None,
     agent_config: SacConfig = TINY,
-) -> OffPolicy:
+) -> Trainer:
     config = TrainConfig(
         task=task,
         steps=steps,
@@ -49,31 +48,31 @@ def trained(
     )
     with Trainer(config) as trainer:
         trainer.loop.run(steps)
-        assert isinstance(trainer.learner, OffPolicy)
-        return trainer.learner
+        return trainer
 
 
 @pytest.mark.parametrize("shaper", [*SHAPERS, "none"])
 def test_captured_updates_equal_plain_ones(shaper: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Not compiled as well: what a compiler rounds differently grows over so many steps of a chaotic system.
-    monkeypatch.setattr(off_policy, "can_compile", lambda device: False)
+    monkeypatch.setattr(fast, "can_compile", lambda device: False)
     plain, captured = trained("eager", shaper=shaper), trained("graph", shaper=shaper)
-    assert captured._update.graphs  # or this test compares nothing
-    for key, value in plain.agent.state_dict().items():
-        torch.testing.assert_close(captured.agent.state_dict()[key], value, rtol=1e-4, atol=1e-5, msg=key)
-    torch.testing.assert_close(captured.replay.obs[:, :400], plain.replay.obs[:, :400], rtol=1e-4, atol=1e-5)
+    assert captured.graphs["update"].graphs  # or this test compares nothing
+    for key, value in plain.learner.agent.state_dict().items():
+        torch.testing.assert_close(captured.learner.agent.state_dict()[key], value, rtol=1e-4, atol=1e-5, msg=key)
+    steps, expected = (own.learner.replay.obs[:, :400] for own in (captured, plain))
+    torch.testing.assert_close(steps, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_captured_run_is_reproducible() -> None:
-    one, two = trained("graph").agent.state_dict(), trained("graph").agent.state_dict()
+    one, two = (trained("graph").learner.agent.state_dict() for _ in range(2))
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
 @pytest.mark.parametrize("mode", ["compile", "graph"])
 def test_compiled_updates_equal_plain_ones(mode: Mode) -> None:
     plain, compiled = trained("eager", steps=160), trained(mode, steps=160)
-    for key, value in plain.agent.state_dict().items():
-        torch.testing.assert_close(compiled.agent.state_dict()[key], value, rtol=1e-3, atol=1e-4, msg=key)
+    for key, value in plain.learner.agent.state_dict().items():
+        torch.testing.assert_close(compiled.learner.agent.state_dict()[key], value, rtol=1e-3, atol=1e-4, msg=key)
 
 
 def test_replays_of_a_graph_see_new_arguments_and_draw_new_numbers() -> None:
@@ -90,7 +89,7 @@ def test_replays_of_a_graph_see_new_arguments_and_draw_new_numbers() -> None:
     torch.testing.assert_close(noise, expected, rtol=0, atol=1e-4)
 
 
-def ppo_trained(mode: Mode, *, task: str = "MountainCar", shaper: str = "sasr") -> OnPolicy:
+def ppo_trained(mode: Mode, *, task: str = "MountainCar", shaper: str = "sasr") -> Trainer:
     config = TrainConfig(
         task=task,
         steps=400,
@@ -106,24 +105,22 @@ def ppo_trained(mode: Mode, *, task: str = "MountainCar", shaper: str = "sasr") 
     )
     with Trainer(config) as trainer:
         trainer.loop.run(400)
-        assert isinstance(trainer.learner, OnPolicy)
-        return trainer.learner
+        return trainer
 
 
 @pytest.mark.parametrize(("task", "shaper"), [("MountainCar", "sasr"), ("CartPole-v1", "none")])
 def test_captured_updates_of_ppo_equal_plain_ones(task: str, shaper: str) -> None:
     plain, captured = (ppo_trained(mode, task=task, shaper=shaper) for mode in ("eager", "graph"))
-    assert captured._update.graphs  # or this test compares nothing
-    assert captured._act.graphs
-    assert captured._write.graphs
-    assert plain.agent.rollouts == captured.agent.rollouts == 6
-    for key, value in plain.agent.state_dict().items():
-        torch.testing.assert_close(captured.agent.state_dict()[key], value, rtol=1e-3, atol=1e-4, msg=key)
-    torch.testing.assert_close(captured.rollouts.obs, plain.rollouts.obs, rtol=1e-3, atol=1e-4)
+    for name in ("update", "act", "write"):
+        assert captured.graphs[name].graphs, name  # or this test compares nothing
+    assert plain.learner.agent.rollouts == captured.learner.agent.rollouts == 6
+    for key, value in plain.learner.agent.state_dict().items():
+        torch.testing.assert_close(captured.learner.agent.state_dict()[key], value, rtol=1e-3, atol=1e-4, msg=key)
+    torch.testing.assert_close(captured.learner.rollouts.obs, plain.learner.rollouts.obs, rtol=1e-3, atol=1e-4)
 
 
 def test_a_captured_run_of_ppo_is_reproducible() -> None:
-    one, two = ppo_trained("graph").agent.state_dict(), ppo_trained("graph").agent.state_dict()
+    one, two = (ppo_trained("graph").learner.agent.state_dict() for _ in range(2))
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
@@ -141,14 +138,14 @@ def test_a_run_on_cuda_goes_on_from_its_checkpoint(tmp_path: Path, mode: Mode) -
 
 @pytest.mark.parametrize("shaper", ["rnd", "drnd", "explo"])
 def test_shapers_that_pay_for_novelty_are_captured_too(shaper: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(off_policy, "can_compile", lambda device: False)  # as above
+    monkeypatch.setattr(fast, "can_compile", lambda device: False)  # as above
     options = {"explo": {"first_states": 50, "bits": 8}}.get(shaper, {"hidden": (32, 32)})
     config = SHAPERS[shaper].config(weight=1.0, **options)
     plain, captured = (trained(mode, shaper=shaper, shaper_config=config) for mode in ("eager", "graph"))
-    assert captured._update.graphs
-    assert all(each.graphs for each in captured._captured)  # acting, writing, updating, and taking steps in
-    for learner in ("agent", "shaper"):
-        ours, theirs = (getattr(each, learner).state_dict() for each in (plain, captured))
+    assert sorted(captured.graphs) == ["absorb", "act", "update", "write"]
+    assert all(graph.graphs for graph in captured.graphs.values())
+    for part in ("agent", "shaper"):
+        ours, theirs = (getattr(each.learner, part).state_dict() for each in (plain, captured))
         for key, value in ours.items():
             if key.endswith("_extra_state"):
                 assert torch.equal(theirs[key], value), key
@@ -159,15 +156,19 @@ def test_shapers_that_pay_for_novelty_are_captured_too(shaper: str, monkeypatch:
 def test_two_functions_side_by_side_in_a_graph_both_finish_before_what_follows() -> None:
     start = torch.ones(512, 512, device="cuda")
 
-    def long() -> torch.Tensor:
+    def long(add: torch.Tensor) -> torch.Tensor:
         x = start
         for _ in range(50):
             x = torch.mm(x, x) / 512.0
-        return x
+        return x + add
+
+    side = SideStream()
+    begun, joined = side.begin(long), side.join(lambda: start * 2.0)
 
     def both(add: torch.Tensor) -> torch.Tensor:
-        one, two = side_by_side(lambda: long() + add, lambda: start * 2.0)
-        return one + two
+        first = begun(add)
+        second = joined()
+        return first + second
 
     captured = Captured(both)
     for i in range(20):
@@ -191,7 +192,7 @@ def test_what_is_fetched_from_a_graph_is_there_and_stays_when_the_next_comes() -
     ids=str,
 )
 def test_evidence_counted_beside_graphs_is_what_is_counted_plainly(changes: dict[str, Any]) -> None:
-    def counted(mode: Mode) -> OffPolicy:
+    def counted(mode: Mode) -> Trainer:
         return trained(
             mode,
             steps=1_300,
@@ -202,9 +203,9 @@ def test_evidence_counted_beside_graphs_is_what_is_counted_plainly(changes: dict
 
     plain, captured = counted("eager"), counted("graph")
     if not changes:
-        assert captured._captured[-1].graphs  # or nothing was counted by a graph
-    ledgers = [own.shaper.evidence for own in (plain, captured)]
-    assert int(ledgers[0].estimator.size.sum()) > 1_000
-    assert torch.equal(ledgers[0].estimator.size, ledgers[1].estimator.size)
+        assert captured.graphs["absorb"].graphs  # or nothing was counted by a graph
+    expected, evidence = (trainer.learner.shaper.evidence for trainer in (plain, captured))
+    assert int(expected.estimator.size.sum()) > 1_000
+    assert torch.equal(expected.estimator.size, evidence.estimator.size)
     query = torch.randn(3, 64, 3, device="cuda")
-    torch.testing.assert_close(ledgers[0].raw(query), ledgers[1].raw(query), rtol=1e-3, atol=1e-2)
+    torch.testing.assert_close(evidence.raw(query), expected.raw(query), rtol=1e-3, atol=1e-2)

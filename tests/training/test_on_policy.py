@@ -11,7 +11,7 @@ from sasr import SASR, Host, RewardShaper
 from sasr.agents import Ppo, PpoConfig
 from sasr.envs.population import Population
 from sasr.training import Loop, OnPolicy, TrainConfig, Trainer
-from sasr.training.accelerate import can_compile
+from sasr.training.fast import can_compile
 from sasr.training.on_policy import with_value_heads
 from tests.agents.walks import CONTINUOUS, SMALL, Novelty, Walk, go_on, make_learner
 

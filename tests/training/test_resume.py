@@ -150,7 +150,7 @@ def test_other_shapers_see_interrupted_episodes_as_cut_by_a_time_limit(tmp_path)
     run(config, tmp_path, stop_at=110)
     with Trainer(config, folder=tmp_path) as trainer:
         assert trainer.resume()
-        assert trainer.learner.onlooker.unseen.truncated.all()
+        assert trainer.learner.unobserved.truncated.all()
         assert not trainer.learner.replay.truncated[:, trainer.learner.replay.cursor - 1].all()
 
 

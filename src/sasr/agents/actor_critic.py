@@ -65,7 +65,7 @@ class FromVectors(nn.Module):
         vectors: Tensor = self.normaliser(as_vectors(obs, torch.float32))
         return vectors
 
-    def get_used_to(self, obs: Tensor) -> None:
+    def update_normaliser(self, obs: Tensor) -> None:
         """Standardise from now on by these observations (P, B, *shape) and all before them."""
         if self.normaliser.enabled:
             self.normaliser.observe(as_vectors(obs, torch.float32).cpu())
@@ -107,7 +107,7 @@ class FromPictures(nn.Module):
         """Values alone."""
         return self.forward(obs)[1]
 
-    def get_used_to(self, obs: Tensor) -> None:
+    def update_normaliser(self, obs: Tensor) -> None:
         """Nothing: brightness is on one scale everywhere."""
 
 
@@ -131,7 +131,7 @@ def actor_critic_for(
         heads: Values H of a state.
         hidden: Widths of the hidden layers, for vectors.
         activation: What stands between these layers.
-        standardise: Bring each entry of a vector to mean 0 and deviation 1, by what `get_used_to` was shown.
+        standardise: Bring each entry of a vector to mean 0 and deviation 1, by what `update_normaliser` was given.
         features: Width of the layer after the convolutions, for pictures.
         generators: One on the CPU for each of the P members.
         device: Where the weights will be.

@@ -99,10 +99,10 @@ class Minibatch(NamedTuple):
     target: Tensor  # (P, B, H) what the values should be
 
 
-class Judged(NamedTuple):
-    """What a rollout of n steps of E environments says about its actions."""
+class Estimates(NamedTuple):
+    """How good the actions of a rollout were: n steps of each of E environments."""
 
-    advantage: Tensor  # (P, n, E) weighed over the streams
+    advantage: Tensor  # (P, n, E) weighted over the reward streams
     value: Tensor  # (P, n, E, H)
     target: Tensor  # (P, n, E, H)
 
@@ -159,10 +159,10 @@ class Ppo(CheckedModule):
         self.steps_per_rollout = self.rows * host.envs
         self.rollouts = 0  # learned from; an int and not a tensor: the schedule is decided without the device
 
-    # ----------------------------------------------------------------- judge
+    # ------------------------------------------------------------ advantages
 
     @torch.no_grad()
-    def judge(
+    def estimate(
         self,
         obs: Tensor,
         next_obs: Tensor,
@@ -171,7 +171,7 @@ class Ppo(CheckedModule):
         bonus: Tensor,
         terminated: Tensor,
         cut: Tensor,
-    ) -> Judged:
+    ) -> Estimates:
         """Advantages and value targets of a rollout, its tensors (P, n, E, …).
 
         Args:
@@ -184,21 +184,24 @@ class Ppo(CheckedModule):
             cut: Where the next row is not the step's own continuation; where the task ended too.
         """
         # All from the network as it is now: the first row was acted on before the last round of learning.
-        value, behind = self._values(obs), self._values(next_obs)
         config, trace = self.config, self.config.gae_lambda
-        own = reward + bonus if self.heads == 1 else reward
+        value, next_value = self._values(obs), self._values(next_obs)
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
-        seen = behind[..., 0].masked_fill(terminated, 0.0)
-        extrinsic = gae(own, value[..., 0], seen, cut, discount=self.discount, trace=trace)
+        next_extrinsic = next_value[..., 0].masked_fill(terminated, 0.0)
         if self.heads == 1:
-            return Judged(extrinsic, value, extrinsic[..., None] + value)
-        # What is new stays new when an episode ends: this return goes on into the next one, or exploring would be
-        # paid less where it may be fatal.
-        onward = torch.cat([value[:, 1:, :, 1], self.net.value(following)[:, None, :, 1]], dim=1)
-        never = torch.zeros_like(cut)
-        intrinsic = gae(bonus, value[..., 1], onward, never, discount=config.intrinsic_discount, trace=trace)
-        weighed = config.extrinsic_weight * extrinsic + config.intrinsic_weight * intrinsic
-        return Judged(weighed, value, torch.stack([extrinsic, intrinsic], dim=-1) + value)
+            advantage = gae(reward + bonus, value[..., 0], next_extrinsic, cut, discount=self.discount, trace=trace)
+            return Estimates(advantage, value, advantage[..., None] + value)
+
+        extrinsic = gae(reward, value[..., 0], next_extrinsic, cut, discount=self.discount, trace=trace)
+        # What is new stays new when an episode ends: this return goes on into the next one, or exploring would earn
+        # less where it may be fatal.
+        next_intrinsic = torch.cat([value[:, 1:, :, 1], self.net.value(following)[:, None, :, 1]], dim=1)
+        never_cut = torch.zeros_like(cut)
+        intrinsic = gae(
+            bonus, value[..., 1], next_intrinsic, never_cut, discount=config.intrinsic_discount, trace=trace
+        )
+        advantage = config.extrinsic_weight * extrinsic + config.intrinsic_weight * intrinsic
+        return Estimates(advantage, value, torch.stack([extrinsic, intrinsic], dim=-1) + value)
 
     def _values(self, obs: Tensor) -> Tensor:
         """Values (P, n, E, H) of observations (P, n, E, …), no more at a time than an update has."""
@@ -220,7 +223,7 @@ class Ppo(CheckedModule):
     def learn(self, minibatch: Minibatch) -> dict[str, Tensor]:
         """One update, nothing but tensor work, so that it can be compiled or captured; figures to log, each (P,)."""
         loss, figures = self.loss(minibatch)
-        self.adam.descend(loss.sum())
+        self.adam.minimise(loss.sum())
         return figures
 
     def loss(self, batch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -266,6 +269,11 @@ class Ppo(CheckedModule):
         action = self.policy.draw(outputs, self.act_streams)
         return action, self.policy.log_prob(outputs, action)
 
+    def explore(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Exploring actions (P, E, *action_shape) in the space and as drawn, and their log-probabilities (P, E)."""
+        action, log_prob = self.sample(obs)
+        return self.policy.in_space(action), action, log_prob
+
     @torch.no_grad()
     def act(self, obs: Tensor, deterministic: bool = False) -> Tensor:
         """Actions (P, E, *action_shape) for obs (P, E, *obs_shape): exploring, or the likeliest ones."""
@@ -299,18 +307,18 @@ class Ppo(CheckedModule):
 # ---------------------------------------------------------------- small parts
 
 
-def gae(reward: Tensor, value: Tensor, behind: Tensor, cut: Tensor, *, discount: float, trace: float) -> Tensor:
+def gae(reward: Tensor, value: Tensor, next_value: Tensor, cut: Tensor, *, discount: float, trace: float) -> Tensor:
     """Generalised advantage estimates (P, n, E) of n steps in order (Schulman et al., 2016).
 
     Args:
         reward: Of each step.
         value: Of where the step began.
-        behind: Of where it led; 0 where nothing comes after.
+        next_value: Of where it led; 0 where nothing comes after.
         cut: Where the next row is not the step's continuation, so that nothing flows back from there.
         discount: γ.
         trace: λ.
     """
-    error = reward + discount * behind - value
+    error = reward + discount * next_value - value
     advantage, after = torch.empty_like(error), torch.zeros_like(error[:, 0])
     for t in reversed(range(error.shape[1])):
         after = error[:, t] + (discount * trace) * after.masked_fill(cut[:, t], 0.0)

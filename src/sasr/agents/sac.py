@@ -17,16 +17,13 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from sasr.agents.action_spaces import Bounded, as_vectors, check_vectors, continuous_actions
-from sasr.agents.base import check_batch
-from sasr.agents.critics import TwinCritic
+from sasr.agents.base import OffPolicyAgent, TwinCritic, check_settings
 from sasr.errors import unknown_name
-from sasr.experience.checked_module import CheckedModule
 from sasr.experience.flatten import action_width, state_width
 from sasr.experience.types import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.layers import NormName, PopulationMLP, check_norm
+from sasr.networks.layers import NormName, PopulationMLP, RunningNormaliser
 from sasr.networks.noisy import NoisyMLP
-from sasr.networks.normaliser import RunningNormaliser
 from sasr.randomness import MemberStreams
 
 # -------------------------------------------------------------------- config
@@ -70,23 +67,9 @@ class SacConfig:
     """σ₀, the first size of the noise under exploration=noisy; the SASR authors' code has 10."""
 
     def __post_init__(self) -> None:
-        for name in ("actor_lr", "critic_lr", "temperature_lr"):
-            if not getattr(self, name) >= 0.0:
-                raise ValueError(f"{name}={getattr(self, name)} must not be negative; the paper uses 1e-4 to 1e-3")
+        check_settings(self)
         if self.exploration not in ("gaussian", "noisy"):
             raise unknown_name("exploration", self.exploration, ("gaussian", "noisy"))
-        check_norm(self.critic_norm)
-        if not self.noise_scale >= 0.0:
-            raise ValueError(f"noise_scale={self.noise_scale} must not be negative; NoisyNet's authors use 0.5")
-        for name in ("policy_frequency", "batch_size", "n_step"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if any(width < 1 for width in self.hidden):
-            raise ValueError(f"hidden={self.hidden} has a layer without units; the paper uses (256, 256)")
-        if not 0.0 < self.tau <= 1.0:
-            raise ValueError(f"tau={self.tau} must be in (0, 1]; 0.005 is the usual one")
-        if self.burn_in < 0:
-            raise ValueError(f"burn_in={self.burn_in} must not be negative; 0 learns from the first step")
         if not self.log_std_min < self.log_std_max:
             raise ValueError(f"log_std_min={self.log_std_min} must be below log_std_max={self.log_std_max}")
 
@@ -157,7 +140,7 @@ class Actor(Bounded):
 # ----------------------------------------------------------------- the agent
 
 
-class Sac(CheckedModule):
+class Sac(OffPolicyAgent):
     """P soft actor-critics, one for each seed of the host.
 
     >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
@@ -170,10 +153,9 @@ class Sac(CheckedModule):
     compilable = ("next_value", "critic_loss", "actor_loss", "update_targets", "explore")
 
     def __init__(self, host: Host, config: SacConfig | None = None) -> None:
-        super().__init__()
+        super().__init__(host)
         self.config = config = config or SacConfig()
         self.action_space = space = continuous_actions(host.action_space, "SAC")
-        self.members, self.device, self.discount = host.members, host.device, host.discount
         self.obs_width, self.action_width = state_width(host.observation_space), action_width(space)
         self.target_entropy = -float(self.action_width) if config.target_entropy is None else config.target_entropy
 
@@ -195,7 +177,6 @@ class Sac(CheckedModule):
         # Apart, so that how often one acts does not change what one learns with.
         self.act_streams = MemberStreams(host.seeds, "agent/act", host.device)
         self.update_streams = MemberStreams(host.seeds, "agent/update", host.device)
-        self.updates = 0  # an int and not a tensor: the schedule is decided without waiting for the device
 
     # ---------------------------------------------------------------- update
 
@@ -204,16 +185,6 @@ class Sac(CheckedModule):
         shape = (self.members, 1 + self.config.policy_frequency, batch_size, self.action_width)
         target, *actor = self.update_streams.normal(torch.empty(shape, device=self.device)).unbind(1)
         return UpdateNoise(target, torch.stack(actor))
-
-    def count_update(self) -> bool:
-        """Count an update; True where the actor and the temperature learn in it too."""
-        self.updates += 1
-        return self.updates % self.config.policy_frequency == 0
-
-    def update(self, batch: Batch, bonus: Tensor, noise: UpdateNoise) -> dict[str, Tensor]:
-        """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
-        check_batch(batch, bonus)
-        return self.learn(batch, bonus, self.bootstrap(batch, noise), noise, self.count_update())
 
     def bootstrap(self, batch: Batch, noise: UpdateNoise) -> Tensor:
         """The part of the critics' target that needs no reward, (P, B)."""
@@ -246,7 +217,7 @@ class Sac(CheckedModule):
     def update_critic(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> dict[str, Tensor]:
         """One step of both critics."""
         loss, figures = self.critic_loss(batch, bonus, bootstrap)
-        self.critic_adam.descend(loss)
+        self.critic_adam.minimise(loss)
         return figures
 
     def critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -265,7 +236,7 @@ class Sac(CheckedModule):
         """One step of the actor and of the temperature."""
         self.actor.resample(self.update_streams)
         loss, slope, figures = self.actor_loss(batch, noise)
-        self.actor_adam.descend(loss)
+        self.actor_adam.minimise(loss)
         # With the log densities from before the actor's step: another pass would move α by less than its own noise.
         self.temperature_adam.step([slope])
         if isinstance(self.actor.net, NoisyMLP):
@@ -332,13 +303,3 @@ class Sac(CheckedModule):
 
     def _in_space(self, action: Tensor) -> Tensor:
         return action.reshape(*action.shape[:2], *self.action_space.shape)
-
-    # ----------------------------------------------------------- checkpoints
-
-    def get_extra_state(self) -> Tensor:
-        """The number of updates so far; a tensor, so that a checkpoint needs no pickle."""
-        return torch.tensor(self.updates)
-
-    def set_extra_state(self, state: Any) -> None:
-        """Continue the schedule where it stood."""
-        self.updates = int(state)

@@ -18,12 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from sasr.agents.action_spaces import discrete_actions
-from sasr.agents.base import check_batch
-from sasr.experience.checked_module import CheckedModule
+from sasr.agents.base import OffPolicyAgent, check_settings
 from sasr.experience.types import Batch, Host
 from sasr.networks.adam import Adam
 from sasr.networks.encoder import PopulationNet
-from sasr.networks.layers import NormName, check_norm
+from sasr.networks.layers import NormName
 from sasr.randomness import MemberStreams
 
 # -------------------------------------------------------------------- config
@@ -57,24 +56,12 @@ class SacDiscreteConfig:
     """Steps of each member with uniformly random actions before the first update."""
 
     def __post_init__(self) -> None:
-        for name in ("actor_lr", "critic_lr", "temperature_lr"):
-            if not getattr(self, name) >= 0.0:
-                raise ValueError(f"{name}={getattr(self, name)} must not be negative; 3e-4 is the usual one")
-        for name in ("features", "batch_size", "n_step"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if any(width < 1 for width in self.hidden):
-            raise ValueError(f"hidden={self.hidden} has a layer without units; the usual ones are (256, 256)")
+        check_settings(self)
         if not 0.0 <= self.entropy_share < 1.0:
             raise ValueError(
                 f"entropy_share={self.entropy_share} must be in [0, 1): no policy but the uniform one reaches 1, and "
                 "the temperature would rise for ever"
             )
-        if not 0.0 < self.tau <= 1.0:
-            raise ValueError(f"tau={self.tau} must be in (0, 1]; 0.005 is the usual one")
-        check_norm(self.critic_norm)
-        if self.burn_in < 0:
-            raise ValueError(f"burn_in={self.burn_in} must not be negative; 0 learns from the first step")
 
 
 # ------------------------------------------------------------------ networks
@@ -119,7 +106,7 @@ def _network(
 # ----------------------------------------------------------------- the agent
 
 
-class SacDiscrete(CheckedModule):
+class SacDiscrete(OffPolicyAgent):
     """P soft actor-critics for discrete actions, one for each seed of the host.
 
     >>> space = gym.spaces.Box(-1.0, 1.0, (3,))
@@ -132,11 +119,10 @@ class SacDiscrete(CheckedModule):
     compilable = ("bootstrap", "critic_loss", "actor_loss", "update_targets")
 
     def __init__(self, host: Host, config: SacDiscreteConfig | None = None) -> None:
-        super().__init__()
+        super().__init__(host)
         self.config = config = config or SacDiscreteConfig()
         space = discrete_actions(host.action_space, "discrete SAC")
         self.actions, self.start = int(space.n), int(space.start)
-        self.members, self.device, self.discount = host.members, host.device, host.discount
         self.target_entropy = config.entropy_share * math.log(self.actions)
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
@@ -149,22 +135,11 @@ class SacDiscrete(CheckedModule):
         self.critic_adam = Adam(list(self.critic.parameters()), lr=config.critic_lr)
         self.temperature_adam = Adam([self.log_alpha], lr=config.temperature_lr)
         self.act_streams = MemberStreams(host.seeds, "agent/act", host.device)
-        self.updates = 0
 
     # ---------------------------------------------------------------- update
 
     def draw_noise(self, batch_size: int) -> None:
         """Nothing: expectations over actions are exact."""
-
-    def count_update(self) -> bool:
-        """Count an update; the actor learns in every one."""
-        self.updates += 1
-        return True
-
-    def update(self, batch: Batch, bonus: Tensor, noise: None = None) -> dict[str, Tensor]:
-        """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
-        check_batch(batch, bonus)
-        return self.learn(batch, bonus, self.bootstrap(batch, noise), noise, self.count_update())
 
     def learn(
         self, batch: Batch, bonus: Tensor, bootstrap: Tensor, noise: None, update_actor: bool
@@ -177,7 +152,7 @@ class SacDiscrete(CheckedModule):
     def update_critic(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> dict[str, Tensor]:
         """One step of both critics."""
         loss, values = self.critic_loss(batch, bonus, bootstrap)
-        self.critic_adam.descend(loss.sum())
+        self.critic_adam.minimise(loss.sum())
         return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
     @torch.no_grad()
@@ -205,9 +180,9 @@ class SacDiscrete(CheckedModule):
         """One step of the actor and of the temperature."""
         loss, entropy = self.actor_loss(batch)
         alpha = self.log_alpha.exp()
-        self.actor_adam.descend(loss.sum())
+        self.actor_adam.minimise(loss.sum())
         # With the entropy from before the actor's step, as in SAC.
-        self.temperature_adam.descend((alpha * (entropy.detach() - self.target_entropy)).sum())
+        self.temperature_adam.minimise((alpha * (entropy.detach() - self.target_entropy)).sum())
         return {"actor_loss": loss.detach(), "entropy": entropy.detach(), "alpha": alpha.detach()}
 
     def actor_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -256,13 +231,3 @@ class SacDiscrete(CheckedModule):
         share = self.act_streams.uniform(torch.empty((self.members, envs), device=self.device))
         # A share just below 1 may round up to the number of actions.
         return (share * self.actions).long().clamp(max=self.actions - 1) + self.start
-
-    # ----------------------------------------------------------- checkpoints
-
-    def get_extra_state(self) -> Tensor:
-        """The number of updates so far; a tensor, so that a checkpoint needs no pickle."""
-        return torch.tensor(self.updates)
-
-    def set_extra_state(self, state: Any) -> None:
-        """Continue counting where it stood."""
-        self.updates = int(state)

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
 
 import gymnasium as gym
 import torch
 from torch import Tensor
 
 from sasr.agents.action_spaces import Bounded, as_vectors, check_vectors, continuous_actions
-from sasr.agents.base import check_batch
-from sasr.agents.critics import TwinCritic
-from sasr.experience.checked_module import CheckedModule
+from sasr.agents.base import OffPolicyAgent, TwinCritic, check_settings
 from sasr.experience.flatten import action_width, state_width
 from sasr.experience.types import Batch, Host
 from sasr.networks.adam import Adam
-from sasr.networks.layers import NormName, PopulationMLP, check_norm
+from sasr.networks.layers import NormName, PopulationMLP
 from sasr.randomness import MemberStreams
 
 # -------------------------------------------------------------------- config
@@ -60,20 +57,9 @@ class Td3Config:
     """Steps of each member with uniformly random actions before the first update."""
 
     def __post_init__(self) -> None:
-        for name in ("actor_lr", "critic_lr", "exploration_noise", "smoothing_noise", "smoothing_clip"):
-            if not getattr(self, name) >= 0.0:
-                default = type(self).__dataclass_fields__[name].default
-                raise ValueError(f"{name}={getattr(self, name)} must not be negative; the usual one is {default}")
-        for name in ("policy_frequency", "batch_size", "n_step"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if any(width < 1 for width in self.hidden):
-            raise ValueError(f"hidden={self.hidden} has a layer without units; the usual ones are (256, 256)")
-        if not 0.0 < self.tau <= 1.0:
-            raise ValueError(f"tau={self.tau} must be in (0, 1]; 0.005 is the usual one")
-        check_norm(self.critic_norm)
-        if self.burn_in < 0:
-            raise ValueError(f"burn_in={self.burn_in} must not be negative; 0 learns from the first step")
+        check_settings(self)
+        if not self.smoothing_clip >= 0.0:
+            raise ValueError(f"smoothing_clip={self.smoothing_clip} must not be negative; the usual one is 0.5")
 
 
 # ------------------------------------------------------------------ networks
@@ -98,7 +84,7 @@ class Actor(Bounded):
 # ----------------------------------------------------------------- the agent
 
 
-class Td3(CheckedModule):
+class Td3(OffPolicyAgent):
     """P twin delayed actor-critics, one for each seed of the host.
 
     >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
@@ -110,10 +96,9 @@ class Td3(CheckedModule):
     compilable = ("bootstrap", "critic_loss", "actor_loss", "update_targets")
 
     def __init__(self, host: Host, config: Td3Config | None = None) -> None:
-        super().__init__()
+        super().__init__(host)
         self.config = config = config or Td3Config()
         self.action_space = space = continuous_actions(host.action_space, "TD3")
-        self.members, self.device, self.discount = host.members, host.device, host.discount
         self.obs_width, self.action_width = state_width(host.observation_space), action_width(space)
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
@@ -130,7 +115,6 @@ class Td3(CheckedModule):
         # Apart, so that how often one acts does not change what one learns with.
         self.act_streams = MemberStreams(host.seeds, "agent/act", host.device)
         self.update_streams = MemberStreams(host.seeds, "agent/update", host.device)
-        self.updates = 0  # an int and not a tensor: the schedule is decided without waiting for the device
 
     # ---------------------------------------------------------------- update
 
@@ -138,16 +122,6 @@ class Td3(CheckedModule):
         """Standard normal numbers (P, B, A) that smooth one update's targets, each member's from its own stream."""
         shape = (self.members, batch_size, self.action_width)
         return self.update_streams.normal(torch.empty(shape, device=self.device))
-
-    def count_update(self) -> bool:
-        """Count an update; True where the actor and the target networks learn in it too."""
-        self.updates += 1
-        return self.updates % self.config.policy_frequency == 0
-
-    def update(self, batch: Batch, bonus: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """Learn from a batch whose reward is the environment's plus `bonus` (P, B); figures to log, each (P,)."""
-        check_batch(batch, bonus)
-        return self.learn(batch, bonus, self.bootstrap(batch, noise), noise, self.count_update())
 
     def learn(
         self, batch: Batch, bonus: Tensor, bootstrap: Tensor, noise: Tensor, update_actor: bool
@@ -162,7 +136,7 @@ class Td3(CheckedModule):
     def update_critic(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> dict[str, Tensor]:
         """One step of both critics."""
         loss, values = self.critic_loss(batch, bonus, bootstrap)
-        self.critic_adam.descend(loss.sum())
+        self.critic_adam.minimise(loss.sum())
         return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
     def critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,7 +158,7 @@ class Td3(CheckedModule):
     def update_actor(self, batch: Batch) -> dict[str, Tensor]:
         """One step of the actor up the first critic."""
         loss = self.actor_loss(batch)
-        self.actor_adam.descend(loss.sum())
+        self.actor_adam.minimise(loss.sum())
         return {"actor_loss": loss.detach()}
 
     def actor_loss(self, batch: Batch) -> Tensor:
@@ -236,13 +210,3 @@ class Td3(CheckedModule):
 
     def _in_space(self, action: Tensor) -> Tensor:
         return action.reshape(*action.shape[:2], *self.action_space.shape)
-
-    # ----------------------------------------------------------- checkpoints
-
-    def get_extra_state(self) -> Tensor:
-        """The number of updates so far; a tensor, so that a checkpoint needs no pickle."""
-        return torch.tensor(self.updates)
-
-    def set_extra_state(self, state: Any) -> None:
-        """Continue the schedule where it stood."""
-        self.updates = int(state)

@@ -38,6 +38,14 @@ class Batch(NamedTuple):
     discount: Tensor | None = None  # (P, B) factor of the value at next_obs; None: γ, as next_obs is one step away
 
 
+def check_batch(batch: Batch, bonus: Tensor) -> None:
+    """Raise unless rewards and bonus are (P, B): (P, B, 1) + (P, B) would broadcast, and learn a batch mean."""
+    shape = tuple(batch.obs.shape[:2])
+    for name, values in (("reward", batch.reward), ("bonus", bonus), ("terminated", batch.terminated)):
+        if tuple(values.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(values.shape)}, expected (seeds, batch) = {shape}")
+
+
 class ReplayView(Protocol):
     """Read access to the states a host already stores, so that a shaper need not store them again."""
 

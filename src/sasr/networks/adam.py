@@ -54,7 +54,7 @@ class Adam(nn.Module):
         # Not by get_buffer, whose checks take as long as the arithmetic of a small parameter.
         return [cast(Tensor, self._buffers[f"{name}_{index}"]) for index in range(len(self.parameters_in_order))]
 
-    def descend(self, loss: Tensor) -> None:
+    def minimise(self, loss: Tensor) -> None:
         """One step down the gradient of `loss`, computed for these parameters only."""
         # Unlike .backward(), this spends nothing on gradients of the critics' weights when the actor learns.
         gradients = torch.autograd.grad(loss, self.parameters_in_order)

@@ -16,6 +16,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh"
 """What may stand between the layers of a perceptron."""
 NormName = Literal["layer", "none"]
 """What may come before it: layer normalisation without parameters, or nothing."""
+_SMALLEST_VARIANCE = 1e-6  # added to variances, so that a feature which never changed stays at 0
+_FARTHEST = 10.0  # standard deviations at which a normalised feature is clipped
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -129,6 +131,42 @@ class PopulationMLP(nn.Module):
         """Weights (N, inputs, outputs) and biases (N, outputs) of the layers."""
         layers = [layer for layer in self.layers if isinstance(layer, PopulationLinear)]
         return [layer.weight for layer in layers], [layer.bias for layer in layers]
+
+
+class RunningNormaliser(nn.Module):
+    """Brings every feature of P seeds' observations to mean 0 and variance 1, by the batches that it was shown.
+
+    >>> normaliser = RunningNormaliser(1, 2, torch.device("cpu"))
+    >>> normaliser.update(torch.tensor([[[1.0, 100.0], [3.0, 300.0]]]))
+    >>> normaliser(torch.tensor([[[3.0, 100.0]]])).round(decimals=3).tolist()
+    [[[1.0, -1.0]]]
+    """
+
+    mean: Tensor  # (P, k)
+    variance: Tensor  # (P, k)
+    rows: Tensor  # () observations of each seed so far
+    compilable = ("update",)
+
+    def __init__(self, seeds: int, width: int, device: torch.device) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(seeds, width, device=device))
+        self.register_buffer("variance", torch.ones(seeds, width, device=device))
+        self.register_buffer("rows", torch.zeros((), device=device))
+
+    @torch.no_grad()
+    def update(self, obs: Tensor) -> None:
+        """Add observations (P, B, k) to the statistics."""
+        self.rows.add_(obs.shape[1])
+        share = obs.shape[1] / self.rows
+        shift = obs.mean(1) - self.mean
+        spread = obs.var(1, correction=0) + (1.0 - share) * shift.square()
+        self.variance.add_(share * (spread - self.variance))
+        self.mean.add_(share * shift)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Observations (P, B, k), normalised."""
+        scale = (self.variance + _SMALLEST_VARIANCE).rsqrt()
+        return ((obs - self.mean.unsqueeze(1)) * scale.unsqueeze(1)).clamp(-_FARTHEST, _FARTHEST)
 
 
 def runs_one_by_one(x: Tensor) -> bool:

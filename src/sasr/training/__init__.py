@@ -1,4 +1,4 @@
-"""The one loop that turns environments, agent and shaper together, and the run around it."""
+"""The training loop of environments, agent and shaper, and the run around it."""
 
 from sasr.settings import TrainConfig
 from sasr.training.loop import Loop

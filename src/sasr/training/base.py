@@ -1,79 +1,136 @@
-"""What the loop turns: an agent, where its experience is kept, and a shaper, as one."""
+"""What the loop drives: an agent, its experience and a shaper, as one learner."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sasr.experience.types import Transition
+from sasr.experience.checked_module import CheckedModule
+from sasr.experience.types import Batch, Host, Transition
+from sasr.shaping.base import RewardShaper, adapt
 
 Saved = dict[str, dict[str, Tensor]]
-"""Everything of a learner, by the part it belongs to: agent, replay, shaper."""
-
-
-class Learner(Protocol):
-    """P members that act in E environments each and learn from what happens. Steps come on the CPU."""
-
-    burn_in: int
-    """Steps of each member with random actions before the first update."""
-
-    def act(self, obs: Tensor) -> Tensor:
-        """Actions (P, E, *action_shape) to explore with, on the CPU, for observations (P, E, *obs_shape)."""
-        ...
-
-    def act_randomly(self) -> Tensor:
-        """Actions (P, E, *action_shape) uniform over the space, on the CPU."""
-        ...
-
-    def act_best(self, obs: Tensor) -> Tensor:
-        """The best actions known, (P, n, *action_shape), on the CPU; draws nothing."""
-        ...
-
-    def learn(self, updates: int) -> Mapping[str, Tensor]:
-        """Learn while the environments step, by `updates` updates where that is the agent's to choose; figures (P,)."""
-        ...
-
-    def inspect(self) -> Mapping[str, Tensor]:
-        """Figures of the shaper about stored steps, (P,), computed only for the log; draws nothing."""
-        ...
-
-    def store(self, step: Transition) -> None:
-        """Take in what happened; called once per step of all environments."""
-        ...
-
-    def cut(self, broken: Tensor) -> None:
-        """Episodes (P, E) under way ended without an end; the next steps there begin new ones."""
-        ...
-
-    def finite(self) -> Tensor:
-        """Whether every number that the agent learned is finite, (P,), on the device."""
-        ...
-
-    def save(self, *, replay: bool = True) -> Saved:
-        """Everything needed to go on bit for bit; `replay=False` leaves the stored steps out."""
-        ...
-
-    def load(self, saved: Saved) -> None:
-        """Go on from a saved state; refused before anything changes if it does not fit."""
-        ...
+"""Everything of a learner, by the part it belongs to: agent, replay, shaper, unobserved."""
 
 
 class DivergedError(ValueError):
     """Learning has led to numbers that are not finite; the message says when and for which seeds."""
 
 
-def finite_members(state: Mapping[str, Any], members: int) -> Tensor:
-    """Whether all numbers of a state that are a member's own are finite, (P,), where the state is."""
-    # Networks and moments have P rows, or 2·P where a member has two critics: row n is of member n mod P.
-    own = [tensor for tensor in state.values() if tensor.is_floating_point() and tensor.dim() > 0]
-    rows = [tensor.reshape(-1, members, tensor[0].numel()) for tensor in own if len(tensor) % members == 0]
-    return torch.stack([row.isfinite().all(-1).all(0) for row in rows]).all(0)
+class Learner(ABC):
+    """P seeds that act in E environments each and learn from what happens. Steps come on the CPU."""
+
+    burn_in: int = 0
+    """Steps of each seed with random actions before the first update."""
+    agent: Any
+    experience: CheckedModule
+    """The stored steps: a replay buffer or rollouts."""
+
+    def __init__(self, host: Host, agent: Any, shaper: RewardShaper | None) -> None:
+        self.agent, self.shaper = agent, adapt(shaper)
+        self.members, self.envs, self.device, self.discount = host.members, host.envs, host.device, host.discount
+        self.unobserved: Transition | None = None
+        """The newest step. The shaper observes it in the next `learn`, while the environments step."""
+
+    # ------------------------------------------------------------------- act
+
+    @abstractmethod
+    def act(self, obs: Tensor) -> Tensor:
+        """Actions (P, E, *action_shape) to explore with, on the CPU, for observations (P, E, *obs_shape)."""
+
+    def act_randomly(self) -> Tensor:
+        """Actions (P, E, *action_shape) uniform over the space, on the CPU."""
+        action: Tensor = self.agent.act_randomly(self.envs)
+        return action.cpu()
+
+    def act_best(self, obs: Tensor) -> Tensor:
+        """The best actions known, (P, n, *action_shape), on the CPU; draws nothing."""
+        action: Tensor = self.agent.act(obs.to(self.device), deterministic=True)
+        return action.cpu()
+
+    # ----------------------------------------------------------------- learn
+
+    @abstractmethod
+    def store(self, step: Transition) -> None:
+        """Store what happened; called once per step of all environments."""
+
+    @abstractmethod
+    def learn(self, updates: int) -> Mapping[str, Tensor]:
+        """Learn while the environments step, by `updates` updates where that is the agent's to choose; figures (P,)."""
+
+    def observe_newest(self) -> None:
+        """Let the shaper observe the newest step."""
+        if self.shaper is not None and self.unobserved is not None:
+            self.shaper.observe(self.unobserved)
+        self.unobserved = None
+
+    def interrupt(self, interrupted: Tensor) -> None:
+        """Episodes (P, E) under way ended without an end; the next steps there begin new ones."""
+        if self.shaper is not None and interrupted.any():
+            self.unobserved = self.shaper.interrupt(interrupted, self.unobserved)
+
+    # --------------------------------------------------------------- inspect
+
+    @abstractmethod
+    def examples(self) -> Batch | None:
+        """Stored steps for `inspect`, as many as updates sample, without a draw; None while there are too few."""
+
+    @torch.no_grad()
+    def inspect(self) -> dict[str, Tensor]:
+        """Figures of the shaper about stored steps, (P,), computed only for the log; draws nothing."""
+        steps = self.examples()
+        if self.shaper is None or steps is None:
+            return {}
+        return named("shaping", self.shaper.inspect(steps))
+
+    def finite(self) -> Tensor:
+        """Whether every number that the agent learned is finite, (P,), on the device."""
+        # Networks and moments have P rows, or 2·P where a seed has two critics: row n is of seed n mod P.
+        numbers = [tensor for tensor in self.agent.state_dict().values() if tensor.is_floating_point() and tensor.dim()]
+        rows = [own.reshape(-1, self.members, own[0].numel()) for own in numbers if len(own) % self.members == 0]
+        return torch.stack([row.isfinite().all(-1).all(0) for row in rows]).all(0)
+
+    # ----------------------------------------------------------- checkpoints
+
+    def save(self, *, replay: bool = True) -> Saved:
+        """Everything needed to go on bit for bit; `replay=False` leaves the stored steps out."""
+        saved: Saved = {"agent": dict(self.agent.state_dict())}
+        if self.shaper is not None:
+            step = self.unobserved._asdict() if self.unobserved else {}
+            saved["shaper"] = dict(self.shaper.state_dict())
+            saved["unobserved"] = {name: entry for name, entry in step.items() if entry is not None}
+        if replay:
+            saved["replay"] = dict(self.experience.state_dict())
+        return saved
+
+    def load(self, saved: Saved) -> None:
+        """Go on from a saved state; refused before anything changes if it does not fit."""
+        for name, part in (("agent", self.agent), ("shaper", self.shaper), ("replay", self.experience)):
+            if name in saved and isinstance(part, CheckedModule):
+                part.check_state(saved[name])
+        self.agent.load_state_dict(saved["agent"])
+        if self.shaper is not None:
+            self.shaper.load_state_dict(saved["shaper"])
+            self.unobserved = Transition(**saved["unobserved"]) if saved["unobserved"] else None
+        if "replay" in saved:
+            self.experience.load_state_dict(saved["replay"])
 
 
-def share_of_bonus(reward: Tensor, bonus: Tensor) -> Tensor:
-    """How much of what a batch pays is bonus, by size, (P,): 1 where the environment pays nothing."""
+def named(group: str, figures: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Figures under a group's name, as logs have them.
+
+    >>> named("train", {"loss": torch.zeros(1)})
+    {'train/loss': tensor([0.])}
+    """
+    return {f"{group}/{name}": value for name, value in figures.items()}
+
+
+def bonus_figures(reward: Tensor, bonus: Tensor) -> dict[str, Tensor]:
+    """The mean bonus of a batch (P, B), and its share of all that the batch pays: 1 where the rewards are 0."""
     size = bonus.abs().sum(1)
-    return size / (size + reward.abs().sum(1)).clamp(min=1e-12)
+    share = size / (size + reward.abs().sum(1)).clamp(min=1e-12)
+    return {"shaping/bonus_mean": bonus.mean(1), "shaping/bonus_share": share}

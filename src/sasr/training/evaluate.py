@@ -24,11 +24,11 @@ PATIENCE = 60.0
 
 
 class Evaluation(NamedTuple):
-    """The same n episodes of each of P members."""
+    """The same n episodes of each of P seeds."""
 
     returns: NDArray[np.float64]  # (P, n) the environment's
     lengths: NDArray[np.int64]  # (P, n)
-    success: NDArray[np.bool_]  # (P, n) ever rewarded above 0, or the environment said so
+    success: NDArray[np.bool_]  # (P, n) ever rewarded above 0, or by info["is_success"]
 
 
 def evaluate(
@@ -46,9 +46,9 @@ def evaluate(
         population: Environments that nothing else steps.
         act: Actions (P, n, *action_shape) for observations (P, n, *obs_shape), both on the CPU.
         stream: Whose random numbers the episodes start from; another one gives other episodes.
-        progress: Told the number of episodes that have ended.
-        watch: Shown every round's observations.
-        warn: Told once where episodes may never end: a minute has passed, and the environment has no time limit.
+        progress: Called with the number of episodes that have ended.
+        watch: Called with the observations of every round.
+        warn: Called once where episodes may never end: a minute has passed, and the environment has no time limit.
     """
     look_at = math.inf if population.time_limit else time.monotonic() + PATIENCE
     obs = population.reset(stream)
@@ -58,12 +58,12 @@ def evaluate(
     while running.any():
         if watch:
             watch(obs)
-        told = population.step(act(torch.from_numpy(obs)).numpy())
-        returns += np.where(running, told.reward, 0.0)
+        step = population.step(act(torch.from_numpy(obs)).numpy())
+        returns += np.where(running, step.reward, 0.0)
         lengths += running
-        success |= running & (told.success | (told.reward > 0.0))
-        running &= ~(told.terminated | told.truncated)
-        obs = told.observation
+        success |= running & (step.success | (step.reward > 0.0))
+        running &= ~(step.terminated | step.truncated)
+        obs = step.observation
         if progress:
             progress(int(running.size - running.sum()))
         if running.any() and time.monotonic() >= look_at:
@@ -73,9 +73,9 @@ def evaluate(
 
 
 def _without_end(population: Population, running: NDArray[np.bool_], lengths: NDArray[np.int64]) -> str:
-    member, place = np.argwhere(running)[0].tolist()
+    p, e = np.argwhere(running)[0].tolist()
     return (
         f"{population.task}: {running.sum()} of {running.size} episodes of an evaluation have not ended after "
-        f"{PATIENCE:g} seconds; seed {population.seeds[member]}, environment {place} is at step "
-        f"{lengths[member, place]:,}. This environment has no time limit: --max-episode-steps sets one"
+        f"{PATIENCE:g} seconds; seed {population.seeds[p]}, environment {e} is at step "
+        f"{lengths[p, e]:,}. This environment has no time limit: --max-episode-steps sets one"
     )

@@ -16,7 +16,7 @@ from sasr.training.base import Learner
 
 
 class Episode(NamedTuple):
-    """One finished episode, as the environment paid for it."""
+    """One finished episode of training; its return is the environment's."""
 
     member: int
     environment: int
@@ -27,7 +27,7 @@ class Episode(NamedTuple):
 
 
 class Loop:
-    """P members in P × E environments, with any learner; the reward that is stored is the environment's."""
+    """P seeds with E environments each, and any learner; the reward that is stored is the environment's."""
 
     def __init__(self, population: Population, learner: Learner) -> None:
         """Start the environments.
@@ -38,7 +38,7 @@ class Loop:
         """
         self.population, self.learner = population, learner
         self.obs = population.reset()
-        self.steps = 0  # of each member, over its environments
+        self.steps = 0  # of each seed, over its environments
         shape = (population.members, population.environments)
         self.open_return, self.open_length = np.zeros(shape), np.zeros(shape, np.int64)
         self.open_success = np.zeros(shape, np.bool_)
@@ -46,31 +46,31 @@ class Loop:
         """The newest of each figure of the learner, (P,)."""
 
     def turn(self) -> list[Episode]:
-        """One step of every environment, as many updates as a member took steps; the episodes that ended."""
+        """One step of every environment, as many updates as a seed took steps; the episodes that ended."""
         learning = self.steps >= self.learner.burn_in
         obs = torch.from_numpy(self.obs)
         action = self.learner.act(obs) if learning else self.learner.act_randomly()
         self.population.send(action.numpy())
         self.figures |= self.learner.learn(self.population.environments if learning else 0)
-        told = self.population.receive()
-        self._check(told)
+        step = self.population.receive()
+        self._check(step)
         self.learner.store(
             Transition(
                 obs=obs,
                 action=action,
-                reward=torch.from_numpy(told.reward),
-                next_obs=torch.from_numpy(told.final_observation),
-                terminated=torch.from_numpy(told.terminated),
-                truncated=torch.from_numpy(told.truncated),
-                success=torch.from_numpy(told.success),
+                reward=torch.from_numpy(step.reward),
+                next_obs=torch.from_numpy(step.final_observation),
+                terminated=torch.from_numpy(step.terminated),
+                truncated=torch.from_numpy(step.truncated),
+                success=torch.from_numpy(step.success),
             )
         )
-        self.obs = told.observation
+        self.obs = step.observation
         self.steps += self.population.environments
-        return self._count(told)
+        return self._count(step)
 
     def run(self, steps: int) -> Mapping[str, Tensor]:
-        """Go on for at least `steps` steps of each member; the newest figures, each (P,)."""
+        """Go on for at least `steps` steps of each seed; the newest figures, each (P,)."""
         if steps < 1:
             raise ValueError(f"steps={steps} must be at least 1")
         end = self.steps + steps
@@ -78,42 +78,39 @@ class Loop:
             self.turn()
         return self.figures
 
-    def _count(self, told: Step) -> list[Episode]:
-        self.open_return += told.reward
+    def _count(self, step: Step) -> list[Episode]:
+        """Add a step to the episodes under way, and return those that ended with it."""
+        self.open_return += step.reward
         self.open_length += 1
-        self.open_success |= told.success | (told.reward > 0.0)
-        done = told.terminated | told.truncated
+        self.open_success |= step.success | (step.reward > 0.0)
+        done = step.terminated | step.truncated
         if not done.any():
             return []
-        ended = [
-            Episode(
-                p,
-                e,
-                float(self.open_return[p, e]),
-                int(self.open_length[p, e]),
-                bool(self.open_success[p, e]),
-            )
-            for p, e in np.argwhere(done).tolist()
-        ]
-        self.open_return[done], self.open_length[done], self.open_success[done] = 0.0, 0, False
+        ended = []
+        for p, e in np.argwhere(done).tolist():
+            ret, length = float(self.open_return[p, e]), int(self.open_length[p, e])
+            ended.append(Episode(p, e, ret, length, bool(self.open_success[p, e])))
+        self.open_return[done] = 0.0
+        self.open_length[done] = 0
+        self.open_success[done] = False
         return ended
 
-    def _check(self, told: Step) -> None:
-        """A NaN would be learned by one member and found much later; it is told where it came from."""
-        for name, array in (("observation", told.final_observation), ("reward", told.reward)):
+    def _check(self, step: Step) -> None:
+        """Refuse a NaN with the place it came from: one seed would learn from it, and fail much later."""
+        for name, array in (("observation", step.final_observation), ("reward", step.reward)):
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 p, e, *rest = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
                 where = f" at index {rest[0] if len(rest) == 1 else tuple(rest)}" if rest else ""
                 raise ValueError(
-                    f"{self.population.task}: the {name} of member {p} (seed {self.population.seeds[p]}), environment "
-                    f"{e} is {array[(p, e, *rest)]}{where} after {self.steps:,} steps; mend the environment"
+                    f"{self.population.task}: the {name} of seed {self.population.seeds[p]}, environment {e} is "
+                    f"{array[(p, e, *rest)]}{where} after {self.steps:,} steps; fix the environment"
                 )
 
     # ----------------------------------------------------------- checkpoints
 
     def save(self) -> dict[str, NDArray[np.generic]]:
         """Counters of the episodes under way, and the newest figures, which the next line of a log may need."""
-        figures = {f"figure.{k:03d}.{name}": own.cpu().numpy() for k, (name, own) in enumerate(self.figures.items())}
+        figures = {f"figure.{k:03d}.{name}": f.cpu().numpy() for k, (name, f) in enumerate(self.figures.items())}
         return {
             "steps": np.array(self.steps),
             "open_return": self.open_return,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,16 +24,18 @@ from sasr.shaping.sasr import SASR
 from sasr.training import checkpoint
 from sasr.training.base import DivergedError, Learner
 from sasr.training.evaluate import Evaluation, evaluate
+from sasr.training.fast import speed_up
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy, with_value_heads
+from sasr.training.signals import InterruptedBySignal, StopSignals
 
 CHECKPOINTS = "checkpoints"
 """The folder of checkpoints in a run's folder."""
 
 
 class Recorder(Protocol):
-    """Told what happens in a run. Steps are those of each member."""
+    """Called with what happens in a run. Steps are those of each seed."""
 
     def begin(self, trainer: Trainer) -> None:
         """The run starts, or goes on at `trainer.loop.steps`."""
@@ -51,11 +50,11 @@ class Recorder(Protocol):
         ...
 
     def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
-        """What the agent and the shaper say of themselves, each (P,)."""
+        """Figures of the agent and the shaper, each (P,)."""
         ...
 
     def evaluation(self, steps: int, result: Evaluation) -> None:
-        """The members were evaluated."""
+        """The agents were evaluated."""
         ...
 
     def notice(self, steps: int, text: str) -> None:
@@ -100,10 +99,6 @@ class Silent:
         """Nothing."""
 
 
-class _BrokenOffError(BaseException):
-    """Raised by a signal in the middle of an evaluation; no environment's code should take it for one of its own."""
-
-
 class Trainer:
     """One run of P seeds: `run` goes on to the last step, or until a signal asks it to stop."""
 
@@ -120,16 +115,16 @@ class Trainer:
         Args:
             config: Settings of the run.
             folder: Where checkpoints go; None writes none.
-            recorder: Told what happens.
+            recorder: Called with what happens.
             shaper: The shaper itself, where the caller has made it; needed where the settings say shaper="custom".
         """
         self.config, self.folder, self.recorder = config, folder, recorder or Silent()
         self.device = choose_device(config.device)
-        self.stopped_by: int | None = None
+        self.signals = StopSignals()
         self._evaluation_due = False  # at the step where the run is
-        self._can_be_broken_off = self._told = False
+        self._warned = False  # of what holds for every evaluation
         self.news: list[str] = []
-        """What `resume` found that a person should know; the recorder is told when the run goes on."""
+        """What `resume` found that a person should know; the recorder gets it when the run goes on."""
         with ExitStack() as stack:
             self.population = stack.enter_context(
                 Population(
@@ -142,13 +137,14 @@ class Trainer:
             )
             self.shaper = make_shaper(config) if shaper is None else shaper
             self.learner = make_learner(config, self.population, self.shaper, self.device)
+            self.graphs = speed_up(self.learner, config.accelerate)
             if config.steps < self.learner.burn_in:
                 raise ValueError(
                     f"steps={config.steps} is less than burn_in={self.learner.burn_in}: the agent would never learn; "
                     "train for longer, or set a shorter burn-in"
                 )
             self.loop = Loop(self.population, self.learner)
-            self._judges: Population | None = None
+            self._evaluation_population: Population | None = None
             self._stack = stack.pop_all()
 
     def _workers(self) -> int | None:
@@ -159,8 +155,7 @@ class Trainer:
 
     def close(self) -> None:
         """End the environments' processes."""
-        if self._judges:
-            self._judges.close()
+        self._close_evaluation()
         self._stack.close()
 
     def __enter__(self) -> Trainer:
@@ -168,6 +163,11 @@ class Trainer:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    @property
+    def stopped_by(self) -> int | None:
+        """The number of the signal that asked the run to end."""
+        return self.signals.received
 
     @property
     def finished(self) -> bool:
@@ -182,7 +182,7 @@ class Trainer:
             recorder.notice(loop.steps, text)
         self.news.clear()
         next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
-        with self._heeding_signals(), self._naming_divergence():
+        with self.signals.handled(), self._naming_divergence():
             while not self.finished and self.stopped_by is None:
                 if not self._evaluation_due:
                     self._turn()
@@ -208,42 +208,45 @@ class Trainer:
     def _evaluated(self) -> bool:
         """Evaluate; a signal breaks that off at once, however long an episode or a step may take: then False."""
         try:
-            with self._letting_signals_break_off():
+            with self.signals.interruptible():
                 result = self.evaluate()
-        except _BrokenOffError:
-            if self._judges:
-                self._judges.close()  # in the middle of a step
-                self._judges = None
+        except InterruptedBySignal:
+            self._close_evaluation()  # in the middle of a step
             return False
         self.recorder.evaluation(self.loop.steps, result)
         self._evaluation_due = False
         return True
 
     def evaluate(self) -> Evaluation:
-        """How good the members are now."""
-        if self._judges is None:
+        """How good the agents are now."""
+        if self._evaluation_population is None:
             config = self.config
-            self._judges = Population(
+            self._evaluation_population = Population(
                 config.task,
                 seeds=config.seeds,
                 environments=config.eval_episodes,
                 workers=config.workers,
                 **config.task_options,
             )
-        return evaluate(self._judges, self.learner.act_best, warn=self._tell_once)
+        return evaluate(self._evaluation_population, self.learner.act_best, warn=self._warn_once)
 
-    def _tell_once(self, text: str) -> None:
-        """What holds for every evaluation is told at the first."""
-        if not self._told:
-            self._told = True
+    def _close_evaluation(self) -> None:
+        if self._evaluation_population is not None:
+            self._evaluation_population.close()
+            self._evaluation_population = None
+
+    def _warn_once(self, text: str) -> None:
+        if not self._warned:
+            self._warned = True
             self.recorder.notice(self.loop.steps, text)
 
     def _log(self) -> None:
         figures = self.loop.figures
         if figures:
             figures = {**figures, **self.learner.inspect()}
-        told = [self.learner.finite(), *figures.values()]  # fetched in one go: a device is waited for once
-        finite, *values = torch.stack([value.to(self.device).double() for value in told]).cpu().numpy()
+        finite_and_figures = [self.learner.finite(), *figures.values()]
+        # Fetched in one go: a device is waited for once.
+        finite, *values = torch.stack([value.to(self.device).double() for value in finite_and_figures]).cpu().numpy()
         if figures:
             self.recorder.figures(self.loop.steps, dict(zip(figures, values, strict=True)))
         self._check(finite > 0.0)
@@ -251,11 +254,11 @@ class Trainer:
     # ------------------------------------------------------------ divergence
 
     def _check(self, finite: NDArray[np.bool_], because: Exception | None = None) -> None:
-        """Raise where a member (P,) has numbers that are not finite; what was saved before stays as it is."""
+        """Raise where a seed has numbers that are not finite, by `finite` (P,); older checkpoints stay as they are."""
         if finite.all():
             return
-        seeds = [seed for seed, own in zip(self.config.seeds, finite.tolist(), strict=True) if not own]
-        who = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+        seeds = [str(seed) for seed, is_finite in zip(self.config.seeds, finite, strict=True) if not is_finite]
+        who = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
         text = (
             f"learning diverged at step {self.loop.steps:,} ({who}): weights or moments of the agent are not finite; "
             "checkpoints from before stay; take smaller step sizes (--set agent.critic_lr=1e-4), or smaller rewards"
@@ -265,7 +268,7 @@ class Trainer:
 
     @contextmanager
     def _naming_divergence(self) -> Iterator[None]:
-        """Whatever goes wrong where numbers are not finite, that is the reason to tell."""
+        """Whatever goes wrong where numbers are not finite, divergence is the reason to report."""
         try:
             yield
         except DivergedError:
@@ -275,50 +278,10 @@ class Trainer:
                 self._check(self.learner.finite().cpu().numpy(), because=error)
             raise
 
-    @contextmanager
-    def _heeding_signals(self) -> Iterator[None]:
-        """The first Ctrl-C or SIGTERM ends the run after the turn under way, with a checkpoint; another Ctrl-C at once.
-
-        Another SIGTERM does not: a cluster sends it to a runner and to its processes, and the runner passes its own on.
-        An evaluation under way is broken off, since it may never end.
-        """
-        ending = False
-
-        def heed(number: int, frame: FrameType | None) -> None:
-            nonlocal ending
-            at_once = self.stopped_by is not None and number == signal.SIGINT
-            self.stopped_by = number
-            if at_once and not ending:
-                ending = True  # a third one would break off the removal of a half-written checkpoint
-                raise KeyboardInterrupt
-            if self._can_be_broken_off:
-                self._can_be_broken_off = False
-                raise _BrokenOffError
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    @contextmanager
-    def _letting_signals_break_off(self) -> Iterator[None]:
-        try:
-            self._can_be_broken_off = True
-            if self.stopped_by is not None:  # between the turn and here
-                raise _BrokenOffError
-            yield
-        finally:
-            self._can_be_broken_off = False
-
     # ----------------------------------------------------------- checkpoints
 
     def save(self) -> None:
-        """Write a checkpoint, but never of an agent that diverged; a full disk is told and does not end the run."""
+        """Write a checkpoint, but never of an agent that diverged; a full disk is reported and does not end the run."""
         if self.folder is None:
             return
         self._check(self.learner.finite().cpu().numpy())
@@ -375,7 +338,7 @@ class Trainer:
         self.learner.load(parts)
         restarted = self.population.restore(environments)
         self.loop.load(loop, restarted)
-        self.learner.cut(torch.from_numpy(restarted))
+        self.learner.interrupt(torch.from_numpy(restarted))
         self._evaluation_due = bool(found.facts.get("evaluation_due", False))
         self.recorder.load(found.facts["recorder"])
         for p, e in np.argwhere(restarted).tolist():
@@ -419,14 +382,13 @@ def make_learner(
                 f"steps={config.steps} ends before anything is learned from a first rollout of "
                 f"{agent.steps_per_rollout}; train for longer, or set a shorter rollout"
             )
-        return OnPolicy(host, agent, shaper=shaper, truncation_is_terminal=terminal, accelerate=config.accelerate)
+        return OnPolicy(host, agent, shaper=shaper, truncation_is_terminal=terminal)
     return OffPolicy(
         host,
         kind.make(host, config.agent_config),
         shaper=shaper,
         capacity=config.steps_kept,
         truncation_is_terminal=terminal,
-        accelerate=config.accelerate,
     )
 
 

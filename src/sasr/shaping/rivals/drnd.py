@@ -151,7 +151,7 @@ class DRND(Shaper):
         states = self.states(batch.next_obs)
         keep = draw_mask(self.draw_streams, states, self.config.trained_share)
         loss, terms = self.loss(states, keep, self._draw_targets(keep))
-        self.adam.descend(loss.sum())
+        self.adam.minimise(loss.sum())
         bonus = self.bonus(terms)
         if isinstance(self.scale, RecentSum):
             self.scale.update(bonus)

@@ -262,8 +262,8 @@ class ExploRS(Shaper):
         obs, beside, ret, known = self.window.sample(self.streams.uniform(like), self.member)
         value_loss, advantage = self._advantage(obs, ret, known)
         gain, learned = self._gain(obs, beside, advantage)
-        self.value_adam.descend(value_loss.sum())
-        self.reward_adam.descend(-gain.sum())
+        self.value_adam.minimise(value_loss.sum())
+        self.reward_adam.minimise(-gain.sum())
         if self.network is not None:
             self.network.update(batch)
         with torch.no_grad():

@@ -234,13 +234,13 @@ class Relara(Shaper):
         next_action = self.flat_actions(self.policy_of(self.bound).propose(batch.next_obs, self.update_streams))
         stored = self._stored(batch, beside, for_unknown)
         loss, values = self.critic_loss(batch, beside, stored, self.target(batch, next_action, for_target))
-        self.critic_adam.descend(loss.sum())
+        self.critic_adam.minimise(loss.sum())
         self.soft_update()
         actor_loss, entropy, middle = self.actor_loss(batch, beside, for_actor)
         alpha = self.log_alpha.exp()
         # Every update and once, where the authors' script has two steps at every second: as many, and none is skipped.
-        self.actor_adam.descend(actor_loss.sum())
-        self.temperature_adam.descend((alpha * (entropy.detach() - self.config.target_entropy)).sum())
+        self.actor_adam.minimise(actor_loss.sum())
+        self.temperature_adam.minimise((alpha * (entropy.detach() - self.config.target_entropy)).sum())
         self.updates += 1
         return {
             "proposal_mean": middle.mean(1),

@@ -177,7 +177,7 @@ class RND(Shaper):
         self.check_batch(batch)
         states = self.states(batch.next_obs)
         loss, error = self.loss(states, draw_mask(self.mask_streams, states, self.config.trained_share))
-        self.adam.descend(loss.sum())
+        self.adam.minimise(loss.sum())
         if isinstance(self.scale, RecentSum):
             self.scale.update(error)
         return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}

@@ -227,12 +227,12 @@ class Rosa(Shaper):
         target = reward + self.discount * self._value(batch.next_obs, on).masked_fill(batch.terminated.bool(), 0.0)
         inputs = self._inputs(batch.obs)
         loss = self.critic_loss(inputs, on_before, decision, known, target)
-        self.critic_adam.descend(loss.sum())
+        self.critic_adam.minimise(loss.sum())
         self.soft_update()
         actor_loss, entropy, excess = self.actor_loss(inputs, on_before)
         alpha = self.log_alpha.exp()
-        self.actor_adam.descend(actor_loss.sum())
-        self.temperature_adam.descend((alpha * excess.detach()).sum())
+        self.actor_adam.minimise(actor_loss.sum())
+        self.temperature_adam.minimise((alpha * excess.detach()).sum())
         self.novelty.update(batch)
         return figures | {
             "shaper_critic_loss": loss.detach(),

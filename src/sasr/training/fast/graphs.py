@@ -1,79 +1,24 @@
-"""Speed around plain functions of tensors: compiled, or captured as CUDA graphs; what they compute stays the same."""
+"""CUDA graphs around functions of tensors: what they compute stays the same."""
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import shutil
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, Generic, TypeVar, get_args
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from sasr.errors import unknown_name
 from sasr.randomness import MemberStreams
-from sasr.settings import Mode
-from sasr.shaping.base import Shaper
 
 _WARM_UP = 3  # calls before a capture: libraries set themselves up, and that can't be captured
 
 T = TypeVar("T")
-U = TypeVar("U")
-
-
-def resolve(mode: Mode, device: torch.device) -> Mode:
-    """The mode that runs: `auto` is graph on CUDA and eager elsewhere.
-
-    >>> resolve("auto", torch.device("cpu"))
-    'eager'
-    """
-    if mode not in get_args(Mode):
-        raise unknown_name("way to accelerate", mode, get_args(Mode))
-    if mode == "graph" and device.type != "cuda":
-        raise ValueError(f"accelerate='graph' captures CUDA graphs, but the device is {device}; use auto or compile")
-    if mode == "auto":
-        return "graph" if device.type == "cuda" else "eager"
-    return mode
-
-
-def compile_parts(parts: Iterable[Any]) -> None:
-    """Compile the functions that modules list in `compilable`; their random numbers are passed in."""
-    from torch._dynamo import config as compiler  # here, because it takes a second to import
-
-    # Each optimiser and each function under no_grad is one more version of the same code, and torch gives up after 8.
-    compiler.recompile_limit = max(64, compiler.recompile_limit)
-    for module in _modules(parts):
-        for name in getattr(module, "compilable", ()):
-            setattr(module, name, torch.compile(getattr(module, name), dynamic=False))
-
-
-def can_compile(device: torch.device) -> bool:
-    """Whether torch.compile has what it needs for a device."""
-    if device.type == "cuda":
-        return importlib.util.find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= (7, 0)
-    return shutil.which("g++") is not None or shutil.which("clang++") is not None
-
-
-@contextmanager
-def fast_products(device: torch.device) -> Iterator[None]:
-    """Matrix products of the networks in TF32 on an accelerator; nothing else here may lose digits."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if device.type == "cuda" else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def generators_of(parts: Iterable[Any]) -> list[torch.Generator]:
     """The generators that modules draw from; a graph must know them, or it would draw the same numbers every time."""
-    return [g for module in _modules(parts) if isinstance(module, MemberStreams) for g in module.generators]
-
-
-def _modules(parts: Iterable[Any]) -> list[nn.Module]:
-    return [module for part in parts if isinstance(part, nn.Module) for module in part.modules()]
+    modules = [module for part in parts if isinstance(part, nn.Module) for module in part.modules()]
+    return [g for module in modules if isinstance(module, MemberStreams) for g in module.generators]
 
 
 class Captured(Generic[T]):
@@ -146,26 +91,6 @@ class Fetched(Captured[tuple[Tensor, ...]]):
         return tuple(place.copy_(own, non_blocking=True) for place, own in zip(landing, result, strict=True))
 
 
-def side_by_side(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
-    """What two functions return that need nothing of each other; in a captured graph they run at the same time."""
-    if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
-        return first(), second()
-    side, current = torch.cuda.Stream(), torch.cuda.current_stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(current)
-    with torch.cuda.stream(side):
-        one = first()
-    two = second()
-    current.wait_stream(side)
-    return one, two
-
-
-def capture_absorb(shaper: Shaper) -> Captured[None]:
-    """Put the tensor work that a shaper does for each step into a CUDA graph."""
-    captured = Captured(shaper.absorb, generators_of([shaper]))
-    shaper.absorb = functools.partial(captured, "absorb")  # type: ignore[method-assign]
-    return captured
-
-
 class Crossing:
     """Several small tensors that go from the CPU to the device side by side, in one copy from pinned memory."""
 
@@ -194,3 +119,35 @@ class Crossing:
             place[...] = own.numpy()
         self.device.copy_(self.staged, non_blocking=True)
         self.left.record()
+
+
+class SideStream:
+    """Lets one function run beside another in a captured graph: neither needs what the other computes."""
+
+    def __init__(self) -> None:
+        self.stream: torch.cuda.Stream | None = None
+
+    def begin(self, function: Callable[..., T]) -> Callable[..., T]:
+        """The function, run on a stream of its own; its result may be used after what `join` wraps was called."""
+
+        def begun(*inputs: Any) -> T:
+            if not torch.cuda.is_current_stream_capturing():
+                return function(*inputs)
+            self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                return function(*inputs)
+
+        return begun
+
+    def join(self, function: Callable[..., T]) -> Callable[..., T]:
+        """The function; what comes after it waits for what was begun before."""
+
+        def joined(*inputs: Any) -> T:
+            result = function(*inputs)
+            if self.stream is not None:
+                torch.cuda.current_stream().wait_stream(self.stream)
+                self.stream = None
+            return result
+
+        return joined
