@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 import torch
 import tyro
@@ -129,7 +130,7 @@ def stages_of(saved: Saved, settings: Settings) -> list[Stage]:
     every = total // settings.stages
     if every < 1:
         raise ValueError(f"--stages {settings.stages} are more than the run's {total} steps")
-    found = []
+    found: list[Any] = []
     for row in track(range(total), "showing SASR the run again"):
         shaper.observe(Transition(*(own[row][None] for own in _in_order(steps))))
         if row + 1 == total - saved.unseen:
@@ -191,12 +192,13 @@ def main(settings: Settings) -> None:
     states = saved.steps.obs.flatten(0, 1).flatten(1).numpy()
     if states.shape[1] == 2:
         space = saved.folder.observation_space
-        bounds = tuple(zip(np.ravel(space.low).tolist(), np.ravel(space.high).tolist(), strict=True))
+        assert isinstance(space, gym.spaces.Box)
+        low, high = np.ravel(space.low), np.ravel(space.high)
+        bounds = None
+        if np.isfinite(low).all() and np.isfinite(high).all():
+            bounds = ((float(low[0]), float(high[0])), (float(low[1]), float(high[1])))
         names = axes if len(axes) == 2 else ("observation[0]", "observation[1]")
-        visits = count_visits(
-            states, period=settings.period, names=names, bins=40,
-            bounds=bounds if np.isfinite(bounds).all() else None, **facts,
-        )  # fmt: skip
+        visits = count_visits(states, period=settings.period, names=names, bins=40, bounds=bounds, **facts)
         print(write_analysis(visits, settings.out / f"{stem}-visits.json"))
     if saved.folder.config.shaper == "sasr":
         name = settings.name or (axes[settings.feature] if axes else f"observation[{settings.feature}]")

@@ -10,6 +10,7 @@ import json
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
@@ -67,7 +68,7 @@ def words_with(command: str, flag: str, value: str, *, positional: bool) -> list
 
 def finished_run(place: Path) -> Path:
     small = SacConfig(hidden=(8,), burn_in=40, batch_size=16)
-    options = {"workers": 0, "eval_every": 0, "progress": False, "events": False}
+    options: dict[str, Any] = {"workers": 0, "eval_every": 0, "progress": False, "events": False}
     return sasr.train("Pendulum-v1", agent=small, steps=60, out=place / "run", **options).folder
 
 
@@ -102,15 +103,15 @@ def main(settings: Settings) -> None:
     table = Table("command", "flags", "commands", "refused", "accepted", "unforeseen", "hangs", "tracebacks", "steered")
     figures = {}
     for command in COMMANDS:
-        own = [(flag, outcome) for name, flag, _, _, outcome in found if name == command]
-        ended = [outcome for _, outcome in own if outcome is not None]
+        tries = [(flag, outcome) for name, flag, _, _, outcome in found if name == command]
+        ended = [outcome for _, outcome in tries if outcome is not None]
         figures[command] = {
-            "flags": len({flag for flag, _ in own}),
-            "commands": len(own),
+            "flags": len({flag for flag, _ in tries}),
+            "commands": len(tries),
             "refused": sum(outcome.code == 2 for outcome in ended),
             "accepted": sum(outcome.code in (0, 1) for outcome in ended),
             "unforeseen": sum(outcome.unforeseen for outcome in ended),
-            "hangs": len(own) - len(ended),
+            "hangs": len(tries) - len(ended),
             "tracebacks": sum(outcome.traceback for outcome in ended),
             "steered": sum(outcome.steered for outcome in ended),
         }
@@ -130,8 +131,8 @@ def main(settings: Settings) -> None:
         or outcome.steered
         or outcome.code not in (0, 1, 2)
     ]
-    for own in odd:
-        console.print(own)
+    for trial in odd:
+        console.print(trial)
     left = {name: number - before[name] for name, number in left_behind().items()}
     console.print(f"left behind: {left}")
     slowest = max(outcome.seconds for *_, outcome in found if outcome)

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -156,7 +155,8 @@ class Damage:
             case "folder":
                 path.mkdir()
             case _:
-                path.symlink_to({"zero": "/dev/zero", "secret": self.secret, "loop": path, "root": "/"}[kind])
+                targets: dict[str, str | Path] = {"zero": "/dev/zero", "secret": self.secret, "loop": path, "root": "/"}
+                path.symlink_to(targets[kind])
         return f"{path.name}: {kind}"
 
     def film_of_a_secret(self) -> str:
@@ -298,9 +298,7 @@ class Damage:
         return f"{key} is {str(holder[key])[:20]!r}"
 
 
-KINDS: list[str] = [
-    name for name, own in vars(Damage).items() if isinstance(own, Callable) and not name.startswith("_")
-]
+KINDS: list[str] = [name for name, method in vars(Damage).items() if callable(method) and not name.startswith("_")]
 COMMANDS = {
     "eval": ("--episodes", "1", "--workers", "0"),
     "resume": ("--no-tensorboard",),
@@ -383,39 +381,39 @@ def main(settings: Settings) -> None:
             if outcome.code != 0:
                 raise SystemExit(f"sasr {command} does not work on a whole folder either: {outcome}")
         found = [tried(number, bases, settings, place) for number in track(range(settings.folders), "trying")]
-    hung = [own for own in found if own["ended"] is None]
+    hung = [trial for trial in found if trial["ended"] is None]
     table = Table("command", "folders", "worked", "refused", "unforeseen", "tracebacks", "steered", "longest [s]")
     figures_of = {}
     for command in COMMANDS:
-        own = [Outcome(*trial["ended"][command].values()) for trial in found if trial["ended"]]
+        outcomes = [Outcome(*trial["ended"][command].values()) for trial in found if trial["ended"]]
         figures_of[command] = {
-            "folders": len(own),
-            "worked": sum(outcome.code == 0 for outcome in own),
-            "refused": sum(outcome.code == 2 for outcome in own),
-            "unforeseen": sum(outcome.unforeseen for outcome in own),
-            "tracebacks": sum(outcome.traceback for outcome in own),
-            "steered": sum(outcome.steered for outcome in own),
-            "longest": round(max(outcome.seconds for outcome in own), 1),
+            "folders": len(outcomes),
+            "worked": sum(outcome.code == 0 for outcome in outcomes),
+            "refused": sum(outcome.code == 2 for outcome in outcomes),
+            "unforeseen": sum(outcome.unforeseen for outcome in outcomes),
+            "tracebacks": sum(outcome.traceback for outcome in outcomes),
+            "steered": sum(outcome.steered for outcome in outcomes),
+            "longest": round(max(outcome.seconds for outcome in outcomes), 1),
         }
         table.add_row(command, *map(str, figures_of[command].values()))
     totals = {
         "folders": len(found),
         "hangs": len(hung),
-        "executed": sum(own["executed"] for own in found),
+        "executed": sum(trial["executed"] for trial in found),
         "leaked": sum(own["leaked"] for own in found),
-        "files_outside_changed": sum(own["secret_changed"] for own in found),
+        "files_outside_changed": sum(trial["secret_changed"] for trial in found),
         "left_behind": {name: number - before[name] for name, number in left_behind().items()},
     }
-    odd = [own for own in found if is_odd(own)]
+    odd = [trial for trial in found if is_odd(trial)]
     console = Console(width=140)
     console.print(table)
     console.print(totals)
-    for own in odd:
-        console.print(own["number"], own["damage"], markup=False)
-        for command, ended in (own["ended"] or {}).items():
+    for trial in odd:
+        console.print(trial["number"], trial["damage"], markup=False)
+        for command, ended in (trial["ended"] or {}).items():
             console.print("   ", command, ended["code"], ended["escaped"], ended["output"][-250:], markup=False)
     result = {"settings": asdict(settings), "commands": figures_of, "totals": totals, "kinds": KINDS}
-    result["odd"] = [own["damage"] for own in odd]
+    result["odd"] = [trial["damage"] for trial in odd]
     save(f"damage-{settings.label}", result, where)
 
 

@@ -139,8 +139,8 @@ def main(settings: Settings) -> None:
     ours: list[dict[str, Any]] = []
     runs = stored_runs(settings)  # now, so that settings which do not fit are refused before hours of work
     with multiprocessing.get_context("spawn").Pool(settings.workers, _one_thread) as pool:
-        found = pool.imap_unordered(functools.partial(train, settings=settings), settings.shapers)
-        for run in track(found, total=len(settings.shapers), description="training"):
+        finished = pool.imap_unordered(functools.partial(train, settings=settings), settings.shapers)
+        for run in track(finished, total=len(settings.shapers), description="training"):
             ours.append(run | {"commit": where["commit"]})
             runs = sorted([*stored_runs(settings), *ours], key=lambda each: CONTENDERS.index(each["shaper"]))
             said = replace(settings, shapers=tuple(each["shaper"] for each in runs))

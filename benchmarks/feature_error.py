@@ -5,6 +5,8 @@ python -m benchmarks.feature_error
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 import tyro
@@ -15,7 +17,13 @@ from benchmarks.machine import save
 from sasr.evidence.features import RandomFeatures
 from sasr.evidence.kernels import Gaussian
 
-VARIANTS = (("phase", "independent"), ("phase", "orthogonal"), ("paired", "independent"), ("paired", "orthogonal"))
+Variant = tuple[Literal["phase", "paired"], Literal["independent", "orthogonal"]]
+VARIANTS: tuple[Variant, ...] = (
+    ("phase", "independent"),
+    ("phase", "orthogonal"),
+    ("paired", "independent"),
+    ("paired", "orthogonal"),
+)
 
 
 @torch.no_grad()
@@ -30,7 +38,8 @@ def main(features: int = 1000, states: int = 300, seeds: int = 20, widths: tuple
     for k in widths:
         x = torch.randn(states, k, generator=torch.Generator().manual_seed(0))
         h = 0.5 * k**0.5
-        exact, row = Gaussian().value(x, x, h), {"k": k}
+        exact = Gaussian().value(x, x, h)
+        row: dict[str, float] = {"k": k}
         for form, frequencies in VARIANTS:
             errors = []
             for seed in range(seeds):

@@ -40,7 +40,7 @@ def one_kill(settings: Settings, rng: np.random.Generator) -> tuple[float, int, 
     """Seconds from the kill to the error, workers left running after it, the error's first line."""
     population = Population(settings.task, seeds=range(settings.members), workers=settings.workers)
     population.reset()
-    actions = np.zeros((settings.members, 1, *population.action_space.shape), np.float32)
+    actions = np.zeros((settings.members, 1, *(population.action_space.shape or ())), np.float32)
     for _ in range(int(rng.integers(10))):
         population.step(actions)
     pids = [process.pid for process in population._processes]

@@ -17,6 +17,8 @@ from examples.mountain_car_sb3 import make_model
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from benchmarks.machine import machine, save
 from sasr import SASR
@@ -30,7 +32,10 @@ def run(cell: tuple[str, int, int]) -> dict[str, Any]:
     began = time.perf_counter()
     model = make_model(None if method == "none" else SASR(method), seed)
     model.learn(steps)
-    monitor = model.get_env().envs[0]
+    env = model.get_env()
+    assert isinstance(env, DummyVecEnv)
+    monitor = env.envs[0]
+    assert isinstance(monitor, Monitor)
     ends = np.cumsum(monitor.get_episode_lengths())
     return {
         "method": method,

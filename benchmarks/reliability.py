@@ -285,7 +285,7 @@ class Crash:
             ours = str(path).startswith(crash.folder) and set(mode) & set("wax")
             return Torn(file, crash) if ours else file
 
-        os.fsync = counted_fsync
+        os.fsync = counted_fsync  # type: ignore[assignment]
         Path.open = opened  # type: ignore[assignment, method-assign]
         sys.addaudithook(self.heard)
 
@@ -379,7 +379,7 @@ def slow_disk() -> None:
         time.sleep(0.03)
         fsync(handle)
 
-    os.fsync = slow
+    os.fsync = slow  # type: ignore[assignment]
 
 
 def wait_for_a_save(child: int, folder: Path) -> bool:
@@ -479,4 +479,4 @@ def main(settings: Kills | CrashPoints | Signals) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Kills | CrashPoints | Signals))  # type: ignore[arg-type]
+    main(tyro.cli(Kills | CrashPoints | Signals))

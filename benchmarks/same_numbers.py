@@ -41,7 +41,13 @@ RUNS: dict[str, dict[str, Any]] = {
 
 def digest(settings: dict[str, Any]) -> str:
     """A digest of every number that a run of two seeds logs, but for what a clock said."""
-    options = {"task": "MountainCar", "steps": 700, "seeds": 2, "eval_every": 0, "log_every": 50} | settings
+    options: dict[str, Any] = {
+        "task": "MountainCar",
+        "steps": 700,
+        "seeds": 2,
+        "eval_every": 0,
+        "log_every": 50,
+    } | settings
     with tempfile.TemporaryDirectory() as folder:
         run = sasr.train(**options, out=f"{folder}/run", device="cpu", workers=0, progress=False, events=False)
         numbers = [number for event in run.metrics() if event["kind"] != "clock" for number in _numbers(event)]

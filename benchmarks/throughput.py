@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 import torch
@@ -47,7 +47,7 @@ class Settings:
     """Stretches of each contender; they take turns, so that other load on the machine meets all of them."""
     accelerate: Mode = "auto"
     """How our updates run."""
-    estimator: str = "linear"
+    estimator: Literal["linear", "squared"] = "linear"
     """How SASR counts: linear or squared."""
     sb3: bool = True
     """Run Stable-Baselines3 too."""
