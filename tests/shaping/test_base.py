@@ -86,7 +86,7 @@ def test_a_shaper_without_optional_methods_trains_and_is_resumed(kind: type[Any]
         figures = Loop(population, trained).run(50)
         resumed = learner(again)
         resumed.load(trained.save(replay=False))
-        resumed.cut(torch.ones((2, 1), dtype=torch.bool))
+        resumed.interrupt(torch.ones((2, 1), dtype=torch.bool))
     assert (figures["shaping/bonus_mean"] == 0.5).all()
     saved, loaded = shaper.state_dict(), again.state_dict()
     assert saved.keys() == loaded.keys()
