@@ -97,7 +97,7 @@ def _in_short(rows: Mapping[str, list[Row]]) -> str:
         areas = [interval(area, digits) for area in duel.areas]
         entries = [entry.text() for entry in (*areas, interval(duel.better, 2))]
         lines.append([f"[{task}](docs/results/{slug(task)}.md)", f"{duel.steps:,}", *entries])
-    return table(["task", "steps", "SASR `auto`", "SAC", "P(SASR > SAC)"], lines)
+    return table(["task", "steps", "SASR, whole episodes", "SAC", "P(SASR > SAC)"], lines)
 
 
 def _overview(rows: Mapping[str, list[Row]]) -> Table:

@@ -143,14 +143,19 @@ def best_mean(rows: Sequence[Row]) -> float:
 
 
 def marks(cell: Cell) -> str:
-    """* for what is incomplete, ‡ for what goes without seeds that gave NaN."""
-    return ("*" if cell.result.gaps else "") + ("‡" if cell.failed else "")
+    """* for what is incomplete, † for SASR with whole episodes, ‡ for what goes without seeds that gave NaN."""
+    applies = {"*": bool(cell.result.gaps), "†": _whole_episodes(cell.result), "‡": cell.failed > 0}
+    return "".join(mark for mark, holds in applies.items() if holds)
 
 
 def marks_explained(rows: Iterable[Row], where: str) -> tuple[str, ...]:
     """What the marks of these rows mean, and where more is said."""
     used = "".join(marks(row.cell) for row in rows)
-    meanings = {"*": f"* incomplete, {where}.", "‡": "‡ without seeds that gave NaN."}
+    meanings = {
+        "*": f"* incomplete, {where}.",
+        "†": '† success of a whole episode, `success_rule="episode"`: the default until it took the paper\'s rule.',
+        "‡": "‡ without seeds that gave NaN.",
+    }
     return tuple(text for mark, text in meanings.items() if mark in used)
 
 
@@ -228,6 +233,11 @@ def _origin(result: Result) -> str:
     curve = "" if result.curve_of == "evaluation" else "; the curve is of training, with exploration"
     command = result.command or "command unknown"
     return f"{seeds}, commit {result.commit or 'unknown'}, {machine}{torch}{curve}: `{command}`"
+
+
+def _whole_episodes(result: Result) -> bool:
+    shaper_config = result.config.get("shaper_config") or {}
+    return result.config.get("shaper") == "sasr" and shaper_config.get("success_rule") == "episode"
 
 
 def _like_paper(method: str, paper: Mapping[str, float]) -> float:

@@ -13,7 +13,7 @@ import torch
 
 from sasr.agents.registry import agent_named
 from sasr.evidence.bandwidth import LinearSchedule
-from sasr.shaping.presets import SasrConfig, preset_config
+from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
 from sasr.shaping.registry import shaper_named
 
 Mode = Literal["auto", "eager", "compile", "graph"]
@@ -186,6 +186,7 @@ def _read_agent(kind: type[Any], data: Mapping[str, Any]) -> Any:
 
 def _read(kind: type[Any], data: Mapping[str, Any]) -> Any:
     """A dataclass from what JSON made of it: lists become tuples again, and a schedule its class."""
+    refuse_removed(data, kind)
     hints = get_type_hints(kind)
     unknown = sorted(data.keys() - hints.keys())
     if unknown:

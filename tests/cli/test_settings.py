@@ -49,9 +49,9 @@ def test_a_text_becomes_a_value_of_the_settings_type(text: str, value: object) -
 
 
 def test_flags_words_and_schedules_of_the_shaper() -> None:
-    texts = split(["shaper.sample=false", "shaper.kernel=laplacian", "shaper.bandwidth=0.5,0.1,1000"])["shaper"]
+    texts = split(["shaper.sample=mean", "shaper.kernel=laplacian", "shaper.bandwidth=0.5,0.1,1000"])["shaper"]
     found = applied("shaper", preset_config("paper"), texts)
-    assert found == SasrConfig(sample=False, kernel="laplacian", bandwidth=LinearSchedule(0.5, 0.1, 1000))
+    assert found == SasrConfig(sample="mean", kernel="laplacian", bandwidth=LinearSchedule(0.5, 0.1, 1000))
     assert applied("shaper", found, {"bandwidth": "median"}).bandwidth == "median"
 
 
@@ -90,13 +90,13 @@ def test_the_command_lists_them_with_the_presets_values(capsys: pytest.CaptureFi
 
 
 def test_an_option_of_the_mechanism_is_a_setting_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
-    texts = split(["shaper.draw=episode", "shaper.weighting=discounted", "shaper.weight_discount=0.9"])["shaper"]
-    assert applied("shaper", preset_config(), texts) == preset_config(
-        draw="episode", weighting="discounted", weight_discount=0.9
+    texts = split(["shaper.sample=ratio", "shaper.weight_rule=failures", "shaper.background=3"])["shaper"]
+    assert applied("shaper", preset_config("paper"), texts) == preset_config(
+        "paper", sample="ratio", weight_rule="failures", background=3.0
     )
-    with pytest.raises(ValueError, match="is not state or episode"):
-        applied("shaper", preset_config(), {"draw": "step"})
-    assert "shaper.range_rule fixed Keep f in" in run(capsys, "settings", "sasr")[1]
+    with pytest.raises(ValueError, match="is not beta or mean or ratio"):
+        applied("shaper", preset_config(), {"sample": "median"})
+    assert "shaper.sample beta A draw from" in run(capsys, "settings", "sasr")[1]
 
 
 def test_a_setting_of_another_shaper_is_sent_there() -> None:

@@ -17,16 +17,16 @@ from sasr.evidence.kernels import Gaussian, kernel_named
 K, M = 3, 24
 
 
-def make(kind: str, members: int, *, floor: bool = False, weighted: bool = False) -> Counts:
+def make(kind: str, members: int, *, floor: bool = False) -> Counts:
     if kind == "exact":
-        counts = ExactCounts(Gaussian(), K, members, weighted=weighted)
+        counts = ExactCounts(Gaussian(), K, members)
         counts.bandwidth.fill_(0.8)
         return counts
     features = RandomFeatures(Gaussian(), K, M, seeds=range(members))
     features.bandwidth.fill_(0.8)
     if kind == "linear":
-        return LinearCounts(features, weighted=weighted)
-    return SquaredCounts(features, subtract_floor=floor, weighted=weighted)
+        return LinearCounts(features)
+    return SquaredCounts(features, subtract_floor=floor)
 
 
 def brute_force(kind: str, features: RandomFeatures, member: int, states: Tensor, stored: Tensor) -> Tensor:
@@ -81,49 +81,6 @@ def test_order_of_adds_does_not_matter(kind: str) -> None:
     for index in torch.randperm(100).tolist():
         other.add(0, 0, states[index : index + 1])
     torch.testing.assert_close(one.raw(query), other.raw(query), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["linear", "squared", "exact"])
-def test_a_state_of_weight_three_counts_as_three_states(kind: str) -> None:
-    """Before and after D passes M; without a weight a state counts 1."""
-    weighted, plain, query = make(kind, 2, weighted=True), make(kind, 2), torch.randn(2, 8, K)
-    for n in (5, 40, 5000):
-        states, weight = torch.randn(n, K), torch.randint(0, 4, (n,))
-        weighted.add(1, 0, states, weight.float())
-        plain.add(1, 0, states.repeat_interleave(weight, dim=0))
-        for counts in (weighted, plain):
-            counts.add(1, 1, states)
-        torch.testing.assert_close(weighted.raw(query), plain.raw(query), rtol=1e-3, atol=1e-2)
-        assert torch.equal(weighted.mass, plain.size.double())
-    weighted.clear(1)
-    assert torch.equal(weighted.raw(query), torch.zeros(2, 8, 2))
-    assert (weighted.mass == 0).all()
-
-
-def test_the_floor_of_weighted_states_is_what_they_weigh() -> None:
-    plain, mended = (make("squared", 1, floor=floor, weighted=True) for floor in (False, True))
-    for counts in (plain, mended):
-        counts.add(0, 0, torch.zeros(10, K), torch.full((10,), 0.25))
-    difference = plain.raw(torch.zeros(1, 1, K)) - mended.raw(torch.zeros(1, 1, K))
-    torch.testing.assert_close(difference, torch.tensor([[[2.5 / M, 0.0]]]))
-
-
-@pytest.mark.parametrize("kind", ["linear", "squared"])
-def test_remove_undoes_add_with_weights(kind: str) -> None:
-    counts, query = make(kind, 1, weighted=True), torch.randn(1, 8, K)
-    first, second = torch.randn(2, 40, K)
-    weight = torch.rand(40)
-    counts.add(0, 1, first, weight)
-    expected = counts.raw(query)
-    counts.add(0, 1, second, weight)
-    counts.remove(0, 1, second, weight)
-    torch.testing.assert_close(counts.raw(query), expected, rtol=1e-4, atol=1e-4)
-    assert float(counts.mass[0, 1]) == pytest.approx(float(weight.sum()))
-
-
-def test_counts_made_for_states_alike_refuse_weights() -> None:
-    with pytest.raises(ValueError, match="make them with weighted=True"):
-        make("linear", 1).add(0, 0, torch.zeros(1, K), torch.ones(1))
 
 
 @pytest.mark.parametrize("kind", ["linear", "squared"])

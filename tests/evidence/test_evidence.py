@@ -128,30 +128,6 @@ def test_burn_in_hides_an_outcome_until_it_has_more_states() -> None:
     assert evidence.counts(query).flatten().tolist() == [11.0, 0.0]
 
 
-@pytest.mark.parametrize("scaling", ["sum", "density"])
-def test_weights_survive_rebuilds(scaling: str) -> None:
-    """Ñ = N/Σw · Σ w·K by hand; the sums are rebuilt at 1, 2, 4, … states."""
-    counts = ExactCounts(Gaussian(), K, weighted=True)
-    store = StatePool(K, torch.float32, CPU, weighted=True)
-    evidence = Evidence(store, StateNormaliser(1, K, enabled=False, clip=5.0), counts, Gaussian(), 0.8, scaling=scaling)
-    states, weight, query = torch.randn(50, K), torch.rand(50), torch.randn(1, 6, K)
-    for n in range(50):
-        evidence.observe(states[None, n : n + 1])
-        evidence.add(0, 0, states[n : n + 1], weight[n : n + 1])
-    assert int(evidence.rebuilds[0]) == 6
-    expected = (Gaussian().value(query[0], states, 0.8) * weight).sum(1) * (
-        50 / weight.sum() if scaling == "density" else 1
-    )
-    torch.testing.assert_close(evidence.counts(query)[0, :, 0], expected)
-    assert (evidence.counts(query)[..., 1] == 0).all()
-
-
-def test_marked_slots_refuse_weights() -> None:
-    store = ReplayFlags(1, 40, lambda member, slots: torch.zeros(len(slots), K), CPU)
-    with pytest.raises(ValueError, match="storage='own'"):
-        store.append(0, 0, torch.tensor([3]), torch.ones(1))
-
-
 def test_flagged_slots_count_and_are_forgotten_when_released() -> None:
     replay = torch.randn(1, 40, K)
     store = ReplayFlags(1, 40, lambda member, slots: replay[member, slots], CPU)

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sasr.experience.retained import StatePool
-from sasr.experience.retention import Balance, balanced_share, keep_as_authors, keep_random, keep_strided
+from sasr.experience.retention import keep_as_authors, keep_random, keep_strided
 
 
 def test_random_retention_keeps_an_exact_share_on_average() -> None:
@@ -39,28 +37,6 @@ def test_the_released_codes_strides(share: float, stride: int) -> None:
     assert len(keep_as_authors(stride + 1, share, torch.Generator())) == 2
 
 
-@settings(max_examples=100, deadline=None)
-@given(share=st.floats(0.01, 1.0), own=st.integers(1, 10**6), other=st.integers(0, 10**6))
-def test_the_adapted_share_is_never_below_phi_nor_more_than_everything(share: float, own: int, other: int) -> None:
-    found = balanced_share(share, own, other)
-    assert share <= found <= 1.0
-    assert found == share or other > own
-    assert balanced_share(share, own + 1, other) <= found
-
-
-@pytest.mark.parametrize(("length", "every"), [(50, 4), (100, 3), (30, 3)])
-def test_both_outcomes_become_equal_evidence(length: int, every: int) -> None:
-    """A success of `length` states for every few failures of 100; the first ones are kept whole."""
-    balance, generator, kept = Balance(0.1, 1), torch.Generator().manual_seed(0), [0, 0]
-    assert balance.share_of(0, 1, 1000) == 0.1
-    assert balance.share_of(0, 0, 40) == 1.0
-    for number in range(3000):
-        outcome = int(number % every != 0)
-        steps = 100 if outcome else length
-        kept[outcome] += len(keep_random(steps, balance.share_of(0, outcome, steps), generator))
-    assert kept[0] == pytest.approx(kept[1], rel=0.05)
-
-
 def test_pool_gives_back_what_each_member_kept_in_order() -> None:
     pool, expected = StatePool(2, torch.float32, torch.device("cpu")), {}
     for number in range(100):
@@ -73,17 +49,6 @@ def test_pool_gives_back_what_each_member_kept_in_order() -> None:
     pool.clear(1)
     assert len(pool.select(1, 0)) == len(pool.select(1, 1)) == 0
     assert torch.equal(pool.select(2, 0), expected[2, 0])
-
-
-def test_weights_stay_with_their_states() -> None:
-    pool = StatePool(1, torch.float32, torch.device("cpu"), weighted=True)
-    for number in range(60):
-        states = torch.full((number % 4 + 1, 1), float(number))
-        pool.append(number % 3, number % 2, states, states[:, 0] / 100 if number % 2 else None)
-    pool.clear(1)
-    assert len(pool.weights(1, 1)) == 0
-    torch.testing.assert_close(pool.weights(2, 1), pool.select(2, 1)[:, 0] / 100)
-    assert (pool.weights(2, 0) == 1).all()
 
 
 def test_bytes_stay_bytes() -> None:

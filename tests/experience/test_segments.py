@@ -94,69 +94,6 @@ def test_the_authors_rule_equals_a_plain_rewriting_of_their_loop(steps: list[tup
     assert play(make("authors"), [reward for reward, _ in steps], ends=ends) == expected
 
 
-@settings(max_examples=30, deadline=None)
-@given(
-    rule=st.sampled_from(["episode", "segments", "paper", "authors"]),
-    steps=st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.booleans()), min_size=1, max_size=150),
-)
-def test_every_step_is_in_exactly_one_segment(rule: str, steps: list[tuple[float, bool]]) -> None:
-    ends = {number: "terminated" for number, (_, end) in enumerate(steps) if end} | {len(steps) - 1: "truncated"}
-    found = play(make(rule, max_steps=7), [reward for reward, _ in steps], ends=ends)
-    assert [number for _, numbers in found for number in numbers] == list(range(len(steps)))
-
-
-def test_environments_are_kept_apart_and_grow_past_the_first_capacity() -> None:
-    segmenter, closed = make("episode", members=2, envs=3), []
-    for number in range(200):
-        items = torch.arange(6.0).reshape(2, 3, 1) * 1000 + number
-        ends = [[number == 199, number % 50 == 49, False], [False, number == 10, number == 150]]
-        closed += segmenter.add(make_step(items, terminated=ends), items)
-    lengths = [(s.member, len(s.steps), int(s.steps[0])) for s in closed]
-    assert lengths == [
-        (1, 11, 4000), (0, 50, 1000), (0, 50, 1050), (0, 50, 1100), (1, 151, 5000), (0, 200, 0), (0, 50, 1150),
-    ]  # fmt: skip
-
-
-def test_autoresets_dead_step_is_never_counted() -> None:
-    segmenter = make("episode")
-    items = torch.tensor([[[1.0]]])
-    assert segmenter.add(make_step(items, terminated=True), items)[0].steps.tolist() == [[1.0]]
-    dead = make_step(items, reward=1.0, truncated=True, valid=torch.tensor([[False]]))
-    assert segmenter.add(dead, items + 1) == []
-    (segment,) = segmenter.add(make_step(items, terminated=True), items + 2)
-    assert segment.steps.tolist() == [[3.0]]
-    assert not segment.success
-
-
-def test_the_environments_own_success_counts() -> None:
-    segmenter, items = make("episode"), torch.zeros(1, 1, 1)
-    (segment,) = segmenter.add(make_step(items, reward=-1.0, truncated=True, success=torch.tensor([[True]])), items)
-    assert segment.success
-
-
-def test_threshold_for_tasks_whose_reward_is_minus_one_and_zero() -> None:
-    segmenter, items = make("episode", reward_above=-0.5), torch.zeros(1, 1, 1)
-    (segment,) = segmenter.add(make_step(items, reward=0.0, truncated=True), items)
-    assert segment.success
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    rule=st.sampled_from(["episode", "segments", "paper", "authors"]),
-    rewards=st.lists(st.sampled_from([0.0, 0.0, 0.0, 1.0]), min_size=1, max_size=80),
-    cut=st.integers(1, 20),
-)
-def test_the_last_rewarded_step_of_a_success_is_marked(rule: str, rewards: list[float], cut: int) -> None:
-    segmenter, closed = make(rule, max_steps=9, mark_hits=True), []
-    for number, reward in enumerate(rewards):
-        items = torch.full((1, 1, 1), float(number))
-        closed += segmenter.add(make_step(items, reward=reward, truncated=number % cut == 0), items)
-    for segment in closed:
-        hits = [i for i, number in enumerate(segment.steps.flatten().int().tolist()) if rewards[number] > 0]
-        assert segment.success == bool(hits)
-        assert not segment.success or segment.last_hit == hits[-1]
-
-
 def test_open_segments_survive_save_and_load() -> None:
     original = make("episode")
     play(original, [0.0] * 100)

@@ -154,7 +154,7 @@ def test_a_grid_refuses_what_it_can_not_run(given: dict[str, object], message: s
 
 SIX = ["AntStand", "AntFar", "HumanStand", "HumanKeep", "RobotReach", "RobotPush"]
 ABLATIONS = {  # the paper's tables in its appendix
-    "ablation-sampling": ("sample", {True, False}),
+    "ablation-sampling": ("sample", {"beta", "ratio"}),
     "ablation-state-action": ("state_action", {True, False}),
     "ablation-retention": ("retention", {1.0, 0.1, 0.01}),
     "ablation-features": ("features", {50, 500, 1000, 2000}),

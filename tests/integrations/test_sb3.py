@@ -133,7 +133,7 @@ def test_stored_rewards_are_the_environments() -> None:
 
 def test_sampled_reward_is_stored_reward_plus_bonus() -> None:
     """With the mean form nothing is random but the slots, so the sum can be checked slot by slot."""
-    buffer = sac(steps=300, **shaped(SASR("paper", retention=1.0, sample=False))).replay_buffer
+    buffer = sac(steps=300, **shaped(SASR("paper", retention=1.0, sample="mean"))).replay_buffer
     np.random.seed(3)
     slots = np.random.randint(0, buffer.pos, size=64)
     np.random.seed(3)

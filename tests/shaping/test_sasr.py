@@ -33,7 +33,7 @@ def episode(shaper: SASR, states: torch.Tensor, *, success: bool) -> None:
 
 def test_paper_reproduces_the_equations(bound: Bound) -> None:
     """Ñ_X = z(s)ᵀ Σ z(s_j), Beta(Ñ_S + 1, Ñ_F + 1), r = λ·f(rate): by hand from the same W and b."""
-    shaper = bound("paper", k=3, retention=1.0, retention_rule="strided", sample=False)
+    shaper = bound("paper", k=3, retention=1.0, retention_rule="strided", sample="mean")
     won, lost = torch.randn(2, 30, 1, 1, 3)
     episode(shaper, won, success=True)
     episode(shaper, lost, success=False)
@@ -53,7 +53,7 @@ def test_paper_reproduces_the_equations(bound: Bound) -> None:
 
 def test_authors_reproduces_the_released_estimator(bound: Bound) -> None:
     """Σ_j (z·z_j)² on the same W and b, every 11th state, nothing until more than 1000 are stored, λ halved."""
-    shaper = bound("authors", k=4, sample=False)
+    shaper = bound("authors", k=4, sample="mean")
     states = torch.randn(11 * 1001, 1, 1, 4)
     episode(shaper, states, success=False)
     assert shaper.evidence.estimator.size.tolist() == [[0, 1001]]
@@ -147,7 +147,7 @@ def test_shape_does_not_change_state(bound: Bound) -> None:
 
 def test_absorbing_rule_continues_the_shaped_return_at_true_termination(bound: Bound) -> None:
     """A terminal state pays f for its own step, then R_max (success) or R_min (failure) for ever: γ/(1−γ)·f."""
-    shaper = bound("auto", sample=False, discount=0.9, reward_weight=0.3)
+    shaper = bound("auto", sample="mean", discount=0.9, reward_weight=0.3)
     obs = torch.zeros(1, 1, 2)
     own = -0.5  # no evidence: rate 1/2, scaled to [−1, 0]
     assert shaper.shape(make_batch(obs)).item() == pytest.approx(0.3 * own)
@@ -156,7 +156,7 @@ def test_absorbing_rule_continues_the_shaped_return_at_true_termination(bound: B
 
 
 def test_state_action_mode_tells_actions_apart() -> None:
-    shaper = SASR("paper", state_action=True, retention=1.0, sample=False, bandwidth=0.5)
+    shaper = SASR("paper", state_action=True, retention=1.0, sample="mean", bandwidth=0.5)
     shaper.bind(Host(observation_space=box(1), action_space=gym.spaces.Discrete(2)))
     for success, action in ((True, 0), (False, 1)):
         for t in range(50):
@@ -270,7 +270,7 @@ def test_trajectories_of_states_and_actions(bound: Bound) -> None:
 
 
 def test_trajectories_from_elsewhere_count(bound: Bound) -> None:
-    shaper = bound("paper", seeds=(1, 2), retention=1.0, sample=False)
+    shaper = bound("paper", seeds=(1, 2), retention=1.0, sample="mean")
     shaper.add_trajectory(torch.zeros(40, 2), success=True, member=1)
     first, second = shaper.shape(make_batch(torch.zeros(2, 1, 2))).flatten().tolist()
     assert first == pytest.approx(0.3)

@@ -7,42 +7,30 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sasr import SASR, Batch, Host
-from sasr.evidence.prior import ENOUGH, MEMORY, SIZES
+from sasr import SASR, Host
+from sasr.cli.settings import applied
+from sasr.experiments.method import Method
+from sasr.settings import TrainConfig
 from sasr.shaping.diagnosis import diagnose
-from sasr.shaping.presets import PRESETS
-from sasr.shaping.reward_range import range_shift
+from sasr.shaping.presets import PRESETS, SasrConfig
 from tests.conftest import make_batch, make_step
 
 Bound = Callable[..., SASR]
 OPTIONS: list[dict[str, Any]] = [
-    {"draw": "episode"},
-    {"reward_scale": "mean"},
-    {"reward_scale": "largest"},
-    {"range_rule": "observed"},
-    {"range_rule": "observed", "absorbing": False},
+    {"sample": "ratio"},
     {"weight_rule": "failures"},
     {"background": 50.0},
-    {"background": "fitted"},
-    {"background": "fitted", "estimator": "squared", "scaling": "density"},
-    {"background": 20.0, "draw": "episode", "scaling": "density"},
+    {"background": 20.0, "estimator": "squared", "scaling": "density"},
     {"paid_end": "lost"},
-    {"paid_end": "stay", "range_rule": "observed", "draw": "episode"},
-    {"retention_rule": "adaptive"},
-    {"weighting": "discounted"},
-    {"potential": True},
-    {"potential": True, "draw": "episode", "range_rule": "observed", "reward_scale": "mean"},
-    {"weighting": "discounted", "estimator": "squared"},
+    {"paid_end": "stay", "success_rule": "episode"},
 ]
 """Every option in every kind of state it brings."""
 
@@ -74,10 +62,7 @@ def a_batch(members: int = 1, *, seed: int = 9, size: int = 40) -> Tensor:
 
 def test_no_preset_turns_an_option_on_but_the_default_these_two() -> None:
     own = {("auto", "paid_end", "stay"), ("auto", "weight_rule", "failures")}
-    asked = {(name, value) for option in OPTIONS for name, value in option.items()} - {
-        ("absorbing", False),
-        ("estimator", "squared"),
-    }
+    asked = {(name, value) for option in OPTIONS for name, value in option.items()} - {("estimator", "squared")}
     presets = ((preset, vars(config)) for preset, config in PRESETS.items())
     assert {(preset, *each) for preset, config in presets for each in asked if config[each[0]] == each[1]} == own
 
@@ -161,136 +146,6 @@ def test_the_doctor_judges_the_states_under_every_option(option: dict[str, Any])
     assert diagnose(states, SASR(**option)).is_signal
 
 
-# -------------------------------------------------------------------------------------- draws that last
-
-
-def test_a_draw_lasts_for_an_episode(bound: Bound) -> None:
-    shaper, batch = bound(draw="episode", seeds=(1, 2)), make_batch(torch.zeros(2, 5, 2))
-    first = shaper.shape(batch)
-    assert torch.equal(first, shaper.shape(batch))
-    assert (first == first[:, :1]).all()
-    assert first[0, 0] != first[1, 0]
-    shaper.observe(make_step(torch.zeros(2, 1, 2), truncated=[[True], [False]]))
-    second = shaper.shape(batch)
-    assert first[0, 0] != second[0, 0]
-
-
-def test_an_unknown_state_is_judged_uniformly_over_many_episodes(bound: Bound) -> None:
-    shaper, found = bound("paper", draw="episode", reward_weight=1.0, estimator="exact"), []
-    unknown = make_batch(torch.full((1, 1, 2), 50.0))
-    for _ in range(2000):
-        found.append(shaper.shape(unknown).item())
-        shaper.observe(make_step(torch.zeros(1, 1, 2), truncated=True))
-    assert stats.kstest(found, "uniform").pvalue > 0.001
-
-
-def test_the_first_environment_sets_the_pace(bound: Bound) -> None:
-    shaper = bound(draw="episode", envs=2)
-    before = shaper.episode_draws.normal.clone()
-    shaper.observe(make_step(torch.zeros(1, 2, 2), terminated=[[False, True]]))
-    shaper.observe(make_step(torch.zeros(1, 2, 2), terminated=True, valid=torch.tensor([[False, True]])))
-    assert torch.equal(shaper.episode_draws.normal, before)
-    shaper.observe(make_step(torch.zeros(1, 2, 2), terminated=[[True, False]]))
-    assert not torch.equal(shaper.episode_draws.normal, before)
-
-
-# ------------------------------------------------------------------------------ the reward as the unit
-
-
-def test_the_bonus_is_paid_in_the_environments_own_coin(bound: Bound) -> None:
-    mean, largest, fixed = (
-        bound(reward_scale=rule, seeds=(1, 2), sample=False) for rule in ("mean", "largest", "fixed")
-    )
-    shapers, batch = (mean, largest, fixed), make_batch(a_batch(2))
-    for shaper in shapers:
-        for reward in (0.0, 2.0, 0.0, -50.0, 4.0):
-            shaper.observe(make_step(torch.zeros(2, 1, 2), reward=[[reward], [-0.01]]))
-    one = fixed.shape(batch)
-    torch.testing.assert_close(mean.shape(batch), one * torch.tensor([[3.0], [1.0]]))
-    torch.testing.assert_close(largest.shape(batch), one * torch.tensor([[4.0], [1.0]]))
-    assert mean.update(batch)["reward_scale"].tolist() == [3.0, 1.0]
-    assert "reward_scale" not in fixed.update(batch)
-
-
-def test_the_scale_is_told_once_it_has_moved_and_never_far_from_the_truth(bound: Bound) -> None:
-    shaper, generator, changes = bound(reward_scale="mean"), torch.Generator().manual_seed(0), 0
-    for _ in range(500):
-        before = shaper.reward_scale.in_force.clone()
-        reward = float(torch.rand((), generator=generator) * 5)
-        shaper.observe(make_step(torch.zeros(1, 1, 2), reward=reward))
-        truth = float(shaper.reward_scale.total / shaper.reward_scale.steps)
-        assert float(shaper.reward_scale.in_force) == pytest.approx(truth, rel=0.0101)
-        changes += int(not torch.equal(before, shaper.reward_scale.in_force))
-    assert 1 < changes < 100
-
-
-def test_a_task_that_pays_minus_one_and_zero_keeps_the_unit_one(bound: Bound) -> None:
-    shaper = bound(reward_scale="mean", reward_above=-0.5)
-    for reward in (-1.0, 0.0, -1.0):
-        shaper.observe(make_step(torch.zeros(1, 1, 2), reward=reward))
-    assert shaper.reward_scale.in_force.tolist() == [1.0]
-
-
-def test_a_dead_steps_reward_is_no_reward(bound: Bound) -> None:
-    shaper = bound(reward_scale="largest")
-    shaper.observe(make_step(torch.zeros(1, 1, 2), reward=100.0, valid=torch.tensor([[False]])))
-    assert shaper.reward_scale.in_force.tolist() == [1.0]
-
-
-# ----------------------------------------------------------------------- a range that follows the ends
-
-
-def ends(shaper: SASR, *, reward: list[float], count: int = 1, end: str = "terminated") -> None:
-    for _ in range(count):
-        shaper.observe(make_step(torch.zeros(len(reward), 1, 2), reward=[[own] for own in reward], **{end: True}))
-
-
-def test_the_range_lies_below_zero_where_success_ends_and_above_where_failure_does(bound: Bound) -> None:
-    plain = {"reward_weight": 1.0, "weight_rule": "fixed", "background": 0.0, "estimator": "exact"}
-    shaper = bound(range_rule="observed", seeds=(1, 2), **plain)
-    unknown = make_batch(torch.full((2, 3000, 2), 50.0))
-
-    def bounds() -> Tensor:
-        bonus = shaper.shape(unknown)
-        return torch.stack([bonus.min(1).values, bonus.max(1).values], dim=1)
-
-    torch.testing.assert_close(bounds(), torch.tensor([[-1.0, 0.0], [-1.0, 0.0]]), rtol=0, atol=0.01)
-    ends(shaper, reward=[0.0, 0.0], count=20, end="truncated")
-    assert shaper.observed_range.shift.tolist() == [-1.0, -1.0]
-    ends(shaper, reward=[1.0, 0.0], count=199)
-    assert shaper.update(unknown)["range_shift"].tolist() == pytest.approx([-1.0, -1 / 200])
-    torch.testing.assert_close(bounds(), torch.tensor([[-1.0, 0.0], [0.0, 1.0]]), rtol=0, atol=0.02)
-
-
-@settings(max_examples=50, deadline=None)
-@given(won=st.integers(0, 10**6), lost=st.integers(0, 10**6))
-def test_the_shift_stays_in_its_range_and_follows_each_end(won: int, lost: int) -> None:
-    here, more_won, more_lost = range_shift(np.array([won, won + 1, won]), np.array([lost, lost, lost + 1])).tolist()
-    assert -1.0 <= more_won <= here < more_lost <= 0.0
-
-
-def test_with_absorbing_a_range_is_worth_the_same_everywhere(bound: Bound) -> None:
-    """Moving the range adds c/(1 − γ) to the return of any trajectory, however it ends: no choice depends on it."""
-    below, moved = (bound(range_rule="observed", sample=False, discount=0.9) for _ in range(2))
-    ends(moved, reward=[0.0], count=4)
-    moved.evidence.load_state_dict(below.evidence.state_dict())
-    c = moved.config.reward_weight * (float(moved.observed_range.shift[0]) + 1.0)
-    obs = a_batch(size=6)
-    for reward in (0.0, 1.0):
-        returns = []
-        for shaper in (below, moved):
-            bonus = shaper.shape(make_batch(obs, reward=reward)._replace(terminated=torch.arange(6)[None] == 5))
-            returns.append(float((bonus * 0.9 ** torch.arange(6)).sum()))
-        assert returns[1] - returns[0] == pytest.approx(c / (1 - 0.9), rel=1e-4)
-
-
-def test_an_end_is_judged_by_its_last_step_as_the_absorbing_rule_does(bound: Bound) -> None:
-    shaper = bound(range_rule="observed")
-    shaper.observe(make_step(torch.zeros(1, 1, 2), reward=1.0))
-    ends(shaper, reward=[0.0])
-    assert (int(shaper.observed_range.succeeded), int(shaper.observed_range.failed)) == (0, 1)
-
-
 # ---------------------------------------------------------------- ends with a reward: a goal, or pay cut off
 
 
@@ -312,7 +167,7 @@ def forever(shaper: SASR, reward: float) -> float:
 
 @pytest.mark.parametrize("paid_end", ["lost", "stay"])
 def test_an_end_with_a_reward_stays_the_goal_where_rewards_come_alone(bound: Bound, paid_end: str) -> None:
-    shaper = bound(paid_end=paid_end, weight_rule="fixed", sample=False)
+    shaper = bound(paid_end=paid_end, weight_rule="fixed", sample="mean")
     assert forever(shaper, 1.0) == pytest.approx(0.0, abs=1e-6)
     for _ in range(50):
         rewards(shaper, 0.0, 0.0, 1.0)
@@ -324,7 +179,7 @@ def test_an_end_with_a_reward_stays_the_goal_where_rewards_come_alone(bound: Bou
 
 @pytest.mark.parametrize("paid_end", ["lost", "stay"])
 def test_an_end_with_a_reward_is_no_goal_where_rewards_go_on(bound: Bound, paid_end: str) -> None:
-    shaper = bound(paid_end=paid_end, weight_rule="fixed", sample=False)
+    shaper = bound(paid_end=paid_end, weight_rule="fixed", sample="mean")
     for _ in range(20):
         rewards(shaper, 0.0, *[1.0] * 20)
     runs = shaper.reward_runs
@@ -373,7 +228,7 @@ def test_runs_end_where_an_episode_was_dropped_and_wait_where_a_step_is_not_vali
 @given(episodes=st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=8))
 def test_the_weight_is_that_of_the_share_of_failed_states(episodes: list[tuple[int, bool]]) -> None:
     host = Host(observation_space=Box(-1.0, 1.0, (2,)), action_space=Box(-1.0, 1.0, (1,)))
-    fixed, following = (SASR(weight_rule=rule, retention=1.0, sample=False) for rule in ("fixed", "failures"))
+    fixed, following = (SASR(weight_rule=rule, retention=1.0, sample="mean") for rule in ("fixed", "failures"))
     for shaper in (fixed, following):
         shaper.bind(host)
         for seed, (length, won) in enumerate(episodes):
@@ -419,7 +274,7 @@ def test_every_state_counts_as_so_many_of_the_average_kind(
 
 def test_until_something_was_won_unknown_states_are_the_best_hope(bound: Bound) -> None:
     """And from then on they are as good as the average: less than what won, more than what lost."""
-    shaper = bound(background=100.0, retention=1.0, sample=False, estimator="exact", bandwidth=0.5, standardise=False)
+    shaper = bound(background=100.0, retention=1.0, sample="mean", estimator="exact", bandwidth=0.5, standardise=False)
     lost, won, unknown = torch.zeros(40, 2), torch.full((10, 2), 3.0), torch.full((1, 2), -4.0)
     places = make_batch(torch.stack([lost[0], won[0], unknown[0]])[None])
     shaper.add_trajectory(lost, success=False)
@@ -436,213 +291,13 @@ def test_the_background_of_a_member_is_its_own(bound: Bound) -> None:
     assert shaper.counts(far).flatten(1).tolist() == [[10.0, 0.0], [0.0, 0.0]]
 
 
-def feed(shaper: SASR, episodes: int, *, telling: bool, member: int = 0, win: float = 0.3) -> None:
-    """Episodes of 20 states, of which a share wins: those off to one side, or whichever."""
-    rng = np.random.default_rng(3)
-    for _ in range(episodes):
-        won = rng.random() < win
-        place = rng.normal(size=(20, 2)) * 0.5 + (4.0 * won if telling else 4.0 * (rng.random() < 0.5))
-        shaper.add_trajectory(torch.tensor(place, dtype=torch.float32), success=bool(won), member=member)
-
-
-@pytest.mark.parametrize("estimator", ["linear", "exact"])
-def test_a_fitted_background_is_small_where_neighbours_tell_and_large_where_not(bound: Bound, estimator: str) -> None:
-    few = {"bandwidth": 0.1, "standardise": False}  # neighbours each, or their share would be the average anyway
-    shaper = bound(background="fitted", seeds=(1, 2), retention=1.0, estimator=estimator, **few)
-    feed(shaper, 150, telling=True, member=0)
-    feed(shaper, 150, telling=False, member=1)
-    small, large = shaper.evidence.fitted.chosen.tolist()
-    assert small <= 1.0
-    assert large >= 100.0
-    assert shaper.update(make_batch(a_batch(2)))["background"].tolist() == [small, large]
-
-
-def test_a_fitted_background_is_the_likeliest_of_an_oracle(bound: Bound) -> None:
-    """Every episode judged by hand, with SciPy, before it is counted."""
-    shaper = bound(background="fitted", retention=1.0, estimator="exact", bandwidth=0.7, standardise=False)
-    rng, known, said = np.random.default_rng(5), {True: [], False: []}, np.zeros(len(SIZES))
-    outcomes: list[bool] = []
-    for episode in range(25):
-        won, states = bool(rng.random() < 0.4), rng.normal(size=(6, 2)).astype(np.float32)
-        counts = {
-            key: sum(np.exp(-((states - old) ** 2).sum(1) / (2 * 0.7**2)) for old in own) + np.zeros(6)
-            for key, own in known.items()
-        }
-        n = {key: len(own) for key, own in known.items()}
-        if n[True] and n[False]:
-            share = n[True] / (n[True] + n[False])
-            likely = [
-                stats.betabinom(1, counts[True] + c * share + 1, counts[False] + c * (1 - share) + 1).logpmf(int(won))
-                for c in SIZES
-            ]
-            said = MEMORY * said + np.mean(likely, axis=1)
-        shaper.add_trajectory(torch.tensor(states), success=won)
-        known[won] += list(states)
-        assert shaper.evidence.fitted.log_likelihood[0].numpy() == pytest.approx(said, abs=1e-4), episode
-        outcomes.append(won)
-        heard = [sum(MEMORY**age for age, own in enumerate(outcomes[::-1]) if own == which) for which in (True, False)]
-        likeliest = SIZES[int(shaper.evidence.fitted.log_likelihood[0].argmax())]
-        assert float(shaper.evidence.fitted.chosen) == (likeliest if min(heard) >= ENOUGH else 0.0)
-    assert float(shaper.evidence.fitted.chosen) > 0.0
-
-
-@pytest.mark.parametrize("win", [0.0, 1.0])
-def test_a_fitted_background_says_nothing_until_some_won_and_some_lost(bound: Bound, win: float) -> None:
-    shaper = bound(background="fitted", retention=1.0)
-    feed(shaper, 20, telling=True, win=win)
-    assert shaper.evidence.fitted.log_likelihood.abs().sum() == 0.0
-    assert shaper.evidence.fitted.chosen.tolist() == [0.0]
-
-
-def test_a_fitted_background_buries_no_success_while_few_episodes_win(bound: Bound) -> None:
-    shaper = bound(background="fitted", retention=1.0, bandwidth=0.1, standardise=False)
-    feed(shaper, 200, telling=True, win=0.02)
-    fitted = shaper.evidence.fitted
-    assert fitted.sizes[fitted.log_likelihood[0].argmax()] > 0.0  # that nothing wins fits well
-    assert fitted.chosen.tolist() == [0.0]
-    feed(shaper, 100, telling=False, win=0.5)
-    assert fitted.chosen.item() > 0.0
-
-
-def test_a_fitted_background_pays_what_the_same_number_pays(bound: Bound) -> None:
-    fitted = bound(background="fitted", retention=1.0, sample=False)
-    feed(fitted, 40, telling=False)
-    size = float(fitted.evidence.fitted.chosen)
-    given = bound(background=size, retention=1.0, sample=False)
-    feed(given, 40, telling=False)
-    batch = make_batch(a_batch())
-    assert size > 0.0
-    assert torch.equal(fitted.shape(batch), given.shape(batch))
-
-
-# ------------------------------------------------------------------------------ retention that adapts
-
-
-def test_rare_successes_are_kept_whole_and_thinned_when_they_are_many(bound: Bound) -> None:
-    shaper = bound(retention_rule="adaptive", seeds=(1, 2))
-    size = shaper.evidence.estimator.size
-    for seed in range(10):
-        play(shaper, 100, seed=seed, reward=0.0, end="truncated")
-    assert size.tolist() == [[0, 100]] * 2
-    play(shaper, 30, seed=10)
-    assert size.tolist() == [[30, 100]] * 2
-    for seed in range(11, 61):
-        play(shaper, 100, seed=seed)
-    success, failure = size[0].tolist()
-    assert failure == 100
-    assert 500 < success < 800
-
-
-# ---------------------------------------------------------------------- states weighted along a success
-
-
-def test_states_of_a_success_count_by_their_distance_to_its_last_reward(bound: Bound) -> None:
-    shaper = bound(
-        "paper", estimator="exact", retention=1.0, weighting="discounted", weight_discount=0.9, bandwidth=0.1
-    )
-    for t in range(6):
-        reward = float(t in (1, 4))
-        shaper.observe(make_step(torch.full((1, 1, 2), 10.0 * t), reward=reward, truncated=t == 5))
-    for t in range(3):
-        shaper.observe(make_step(torch.full((1, 1, 2), 10.0 * t), truncated=t == 2))
-    places = torch.arange(6.0)[None, :, None].expand(-1, -1, 2) * 10
-    found = shaper.counts(make_batch(places))[0]
-    torch.testing.assert_close(found[:, 0], 0.9 ** torch.tensor([4.0, 3.0, 2.0, 1.0, 0.0, 1.0]))
-    assert found[:, 1].tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
-
-
-def test_a_demonstration_counts_back_from_its_end(bound: Bound) -> None:
-    shaper = bound(
-        "paper", estimator="exact", retention=1.0, weighting="discounted", weight_discount=0.5, bandwidth=0.1
-    )
-    places = torch.arange(4.0)[:, None].expand(-1, 2) * 10
-    shaper.add_trajectory(places, success=True)
-    assert shaper.counts(make_batch(places[None]))[0, :, 0].tolist() == [0.125, 0.25, 0.5, 1.0]
-
-
-def test_weights_of_one_are_no_weights(bound: Bound) -> None:
-    weighted, plain = bound(weighting="discounted", weight_discount=1.0), bound()
-    for shaper in (weighted, plain):
-        history(shaper)
-    torch.testing.assert_close(weighted.counts(make_batch(a_batch())), plain.counts(make_batch(a_batch())))
-
-
-# --------------------------------------------------------------------------------- the potential form
-
-
-def walk(length: int) -> Batch:
-    """A trajectory of `length` steps of one member, each step's next state the following one's state."""
-    states = a_batch(size=length + 1)
-    return make_batch(states[:, :-1])._replace(next_obs=states[:, 1:])
-
-
-@pytest.mark.parametrize("draw", ["state", "episode"])
-@pytest.mark.parametrize("absorbing", [False, True])
-def test_a_potential_adds_to_a_return_what_depends_on_its_ends_alone(draw: str, absorbing: bool, bound: Bound) -> None:
-    """Σ γᵗ·(γ·f(s_{t+1}) − f(s_t)) = γᵀ·f(s_T) − f(s_0), and −f(s_0) where the episode truly ends."""
-    shaper, batch = bound(potential=True, absorbing=absorbing, draw=draw, discount=0.9), walk(12)
-    history(shaper)
-    weight = shaper.config.reward_weight * shaper.evidence.failure_share[0, 0]
-    first = weight * shaper.scale(shaper.success_rate(batch))[0, 0]
-    last = weight * shaper.scale(shaper.success_rate(make_batch(batch.next_obs)))[0, -1]
-    gamma = 0.9 ** torch.arange(12)
-    torch.testing.assert_close((gamma * shaper.shape(batch)).sum(), 0.9**12 * last - first, rtol=1e-4, atol=1e-5)
-    ended = batch._replace(terminated=torch.arange(12)[None] == 11)
-    torch.testing.assert_close((gamma * shaper.shape(ended)).sum(), -first, rtol=1e-4, atol=1e-5)
-
-
-def test_a_potential_goes_on_exactly_as_an_absorbing_state_would(bound: Bound) -> None:
-    """At a true end: γ·f∞ − f(s), then γᵗ·(γ·f∞ − f∞) for all t ≥ 1, whatever f∞ is."""
-    shaper, batch, steps = bound(potential=True, discount=0.9), walk(1), torch.arange(1, 400)
-    history(shaper)
-    f = float(shaper.scale(shaper.success_rate(batch)))
-    for forever in (-1.0, 0.0, 0.7):
-        by_hand = 0.9 * forever - f + float((0.9**steps * (0.9 * forever - forever)).sum())
-        found = float(shaper.shape(batch._replace(terminated=torch.tensor([[True]]))))
-        assert found == pytest.approx(float(shaper.evidence.failure_share) * by_hand, abs=1e-5)
-
-
-def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:
-    """Five places in a row, a reward for leaving on the right: values of both steps from every place, by iteration."""
-    gamma, n = 0.9, 5
-    place = torch.arange(n).float()
-    after = torch.stack([(place - 1).clamp(min=0), place + 1], dim=1)  # (n, 2): left, right
-    ended = after >= n
-    reward = torch.where(ended, 1.0, 0.0)
-
-    def gaps(bonus: Tensor) -> Tensor:
-        value = torch.zeros(n, 2)
-        for _ in range(500):
-            best = torch.cat([value.max(1).values, torch.zeros(1)])[after.long()]
-            value = reward + bonus + gamma * best
-        return value[:, 1] - value[:, 0]
-
-    shaper = bound(potential=True, discount=gamma, reward_weight=2.0, retention=1.0)
-    history(shaper)
-
-    def states(at: Tensor) -> Tensor:
-        return torch.stack([at.flatten(), torch.zeros(2 * n)], dim=-1)[None] - 2.0
-
-    batch = make_batch(states(place[:, None].expand(n, 2)), reward=0.0)
-    batch = batch._replace(next_obs=states(after), terminated=ended.flatten()[None], reward=reward.flatten()[None])
-    bonus = shaper.shape(batch).reshape(n, 2)
-    assert float(bonus.abs().max()) > 0.05
-    torch.testing.assert_close(gaps(bonus), gaps(torch.zeros(n, 2)), rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weighting": "discounted", "storage": "flags"}, "keeps no weights; use storage='own'"),
-        ({"potential": True, "state_action": True}, "drop state_action"),
-        ({"weight_discount": 0.0}, r"weight_discount=0.0 must be in \(0, 1\]"),
-        ({"weighting": "discount"}, "did you mean 'discounted'"),
-        ({"draw": "episodes"}, "did you mean 'episode'"),
-        ({"reward_scale": "large"}, "did you mean 'largest'"),
-        ({"range_rule": "observe"}, "did you mean 'observed'"),
         ({"paid_end": "gaol"}, "did you mean 'goal'"),
         ({"weight_rule": "failure"}, "did you mean 'failures'"),
-        ({"background": "fited"}, "did you mean 'fitted'"),
+        ({"sample": "median"}, "did you mean 'mean'"),
+        ({"segment_steps": 0}, "segment_steps=0 must be at least 1"),
         ({"background": -1.0}, "background=-1.0 must be 0 or more states"),
         ({"background": float("nan")}, "background=nan must be 0 or more states"),
     ],
@@ -650,3 +305,52 @@ def test_the_best_policy_of_a_small_task_stays_the_best(bound: Bound) -> None:
 def test_impossible_settings_raise_and_name_the_fix(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SASR(**options)
+
+
+REMOVED = [
+    ("potential", True),
+    ("draw", "episode"),
+    ("range_rule", "observed"),
+    ("reward_scale", "mean"),
+    ("weighting", "discounted"),
+    ("weight_discount", 0.9),
+    ("background", "fitted"),
+    ("retention_rule", "adaptive"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), REMOVED)
+def test_a_removed_option_is_refused_wherever_it_is_written(name: str, value: Any) -> None:
+    message = f"{name}={value} was removed in sasr 0.1.0: it did not help"
+    text, json = {name: str(value).lower()}, TrainConfig(task="MountainCar", shaper_config=SasrConfig()).to_json()
+    json["shaper_config"][name] = value
+    with pytest.raises(ValueError, match=message):
+        SASR(**{name: value})
+    with pytest.raises(ValueError, match=message):
+        SASR(config=SasrConfig(), **{name: value})
+    with pytest.raises(ValueError, match=message):
+        Method(name="mine", shaper="sasr", shaper_settings={name: value})
+    with pytest.raises(ValueError, match=message):
+        TrainConfig.from_json(json)
+    with pytest.raises(ValueError, match=message.lower()):
+        applied("shaper", SasrConfig(), text)
+
+
+@pytest.mark.parametrize(("value", "today"), [(True, "beta"), (False, "mean")])
+def test_a_sample_that_is_true_or_false_is_answered_with_its_name_today(value: bool, today: str) -> None:
+    with pytest.raises(ValueError, match=f"sample={value} is called sample='{today}' since sasr 0.1.0"):
+        SASR(sample=value)
+    with pytest.raises(ValueError, match=f"is called sample='{today}'"):
+        applied("shaper", SasrConfig(), {"sample": str(value).lower()})
+
+
+def test_without_sampling_the_rate_is_the_mean_or_the_ratio_of_counts(bound: Bound) -> None:
+    options = {"retention": 1.0, "estimator": "exact", "bandwidth": 0.1}
+    mean, ratio = (bound("paper", sample=name, **options) for name in ("mean", "ratio"))
+    places = torch.tensor([[0.0, 0.0], [9.0, 9.0], [-9.0, 9.0]])
+    for shaper in (mean, ratio):
+        shaper.add_trajectory(places[[0, 0, 0, 1]], success=True)
+        shaper.add_trajectory(places[[0]], success=False)
+    batch = make_batch(places[None])
+    assert mean.success_rate(batch)[0].tolist() == pytest.approx([4 / 6, 2 / 3, 1 / 2])
+    assert ratio.success_rate(batch)[0].tolist() == pytest.approx([3 / 4, 1.0, 1 / 2])

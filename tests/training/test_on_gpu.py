@@ -188,7 +188,7 @@ def test_what_is_fetched_from_a_graph_is_there_and_stays_when_the_next_comes() -
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"storage": "flags"}, {"estimator": "squared"}, {"estimator": "exact"}, {"weighting": "discounted"}],
+    [{}, {"storage": "flags"}, {"estimator": "squared"}, {"estimator": "exact"}],
     ids=str,
 )
 def test_evidence_counted_beside_graphs_is_what_is_counted_plainly(changes: dict[str, Any]) -> None:

@@ -37,21 +37,7 @@ RUNS: dict[str, dict[str, Any]] = {
         **shaped("auto"),
     },
     "exact": shaped("paper", estimator="exact", bandwidth="median"),
-    "options": shaped(
-        "auto",
-        draw="episode",
-        range_rule="observed",
-        paid_end="stay",
-        weight_rule="failures",
-        reward_scale="mean",
-        retention_rule="adaptive",
-        weighting="discounted",
-    ),
-    "potential": {
-        "agent": "ppo",
-        "agent_config": PpoConfig(rollout=28, minibatches=3, epochs=2, hidden=(8, 8), lr_decay=300),
-        **shaped("auto", potential=True, draw="episode"),
-    },
+    "options": shaped("auto", paid_end="lost", sample="ratio", success_rule="segments", retention_rule="strided"),
 }
 
 

@@ -14,6 +14,7 @@ import tyro
 
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
+from sasr.shaping.presets import refuse_removed
 from sasr.shaping.settings import foreign_option
 
 PARTS = ("agent", "shaper")
@@ -69,6 +70,7 @@ def applied(part: str, config: Any, texts: dict[str, str]) -> Any:
     hints = get_type_hints(type(config))
     known = [field.name for field in dataclasses.fields(config)]
     values = {}
+    refuse_removed(texts, type(config))
     for name, text in texts.items():
         if name not in known and part == "shaper":
             raise foreign_option(type(config), name)

@@ -27,29 +27,18 @@ class Counts(nn.Module, ABC):
     """Kernel sums over the states of P seeds, kept apart by outcome (the last axis: success, failure)."""
 
     size: Tensor  # (P, 2) int64, how many states each sum is over
-    mass: Tensor | None  # (P, 2) float64, what they weigh together, where they are weighted
 
-    def __init__(self, members: int, device: torch.device | None = None, *, weighted: bool = False) -> None:
+    def __init__(self, members: int, device: torch.device | None = None) -> None:
         super().__init__()
-        shape = (members, len(OUTCOMES))
-        self.register_buffer("size", torch.zeros(shape, dtype=torch.int64, device=device))
-        mass = torch.zeros(shape, dtype=torch.float64, device=device) if weighted else None
-        self.register_buffer("mass", mass)
+        self.register_buffer("size", torch.zeros((members, len(OUTCOMES)), dtype=torch.int64, device=device))
 
-    @property
-    def amount(self) -> Tensor:
-        """What a mean over each sum's states divides by, (P, 2): their number or their weight, never 0."""
-        return self.size.clamp(min=1) if self.mass is None else self.mass.float().clamp(min=1e-9)
+    def add(self, member: int, outcome: int, states: Tensor) -> None:
+        """Count one seed's states (n, k) towards an outcome."""
+        self._accumulate(member, outcome, states, sign=1)
 
-    def add(self, member: int, outcome: int, states: Tensor, weight: Tensor | None = None) -> None:
-        """Count one seed's states (n, k) towards an outcome, each as 1 or by its weight (n,)."""
-        if weight is not None and self.mass is None:
-            raise ValueError("these counts take no weights; make them with weighted=True")
-        self._accumulate(member, outcome, states, weight, sign=1)
-
-    def remove(self, member: int, outcome: int, states: Tensor, weight: Tensor | None = None) -> None:
-        """Take back states that were added before, with the weights they had."""
-        self._accumulate(member, outcome, states, weight, sign=-1)
+    def remove(self, member: int, outcome: int, states: Tensor) -> None:
+        """Take back states that were added before."""
+        self._accumulate(member, outcome, states, sign=-1)
 
     def counts(self, states: Tensor) -> Tensor:
         """Counts (P, B, 2) of states (P, B, k), never negative."""
@@ -58,19 +47,13 @@ class Counts(nn.Module, ABC):
     def clear(self, member: int) -> None:
         """Forget everything of one seed."""
         self.size[member] = 0
-        if self.mass is not None:
-            self.mass[member] = 0.0
         self._clear(member)
 
-    def _accumulate(self, member: int, outcome: int, states: Tensor, weight: Tensor | None, *, sign: int) -> None:
+    def _accumulate(self, member: int, outcome: int, states: Tensor, *, sign: int) -> None:
         for start in range(0, len(states), CHUNK):
             chunk = states[start : start + CHUNK]
-            chunk_weight = None if weight is None else weight[start : start + CHUNK]
-            self._add_chunk(member, outcome, chunk, chunk_weight, sign)
+            self._add_chunk(member, outcome, chunk, sign)
             self.size[member, outcome] += sign * len(chunk)
-            if self.mass is not None:
-                mass = len(chunk) if chunk_weight is None else chunk_weight.double().sum()
-                self.mass[member, outcome] += sign * mass
 
     @abstractmethod
     def raw(self, states: Tensor) -> Tensor:
@@ -80,7 +63,7 @@ class Counts(nn.Module, ABC):
     def _clear(self, member: int) -> None: ...
 
     @abstractmethod
-    def _add_chunk(self, member: int, outcome: int, states: Tensor, weight: Tensor | None, sign: int) -> None: ...
+    def _add_chunk(self, member: int, outcome: int, states: Tensor, sign: int) -> None: ...
 
 
 class LinearCounts(Counts):
@@ -89,9 +72,9 @@ class LinearCounts(Counts):
     total: Tensor  # (P, 2, M) float64: large terms of both signs nearly cancel where a state has no neighbour
     compilable = ("project",)
 
-    def __init__(self, features: RandomFeatures, *, weighted: bool = False) -> None:
+    def __init__(self, features: RandomFeatures) -> None:
         members, device = len(features.bandwidth), features.bandwidth.device
-        super().__init__(members, device, weighted=weighted)
+        super().__init__(members, device)
         self.features = features
         self.register_buffer("total", torch.zeros((members, 2, features.count), dtype=torch.float64, device=device))
 
@@ -123,9 +106,9 @@ class LinearCounts(Counts):
     def _clear(self, member: int) -> None:
         self.total[member] = 0.0
 
-    def _add_chunk(self, member: int, outcome: int, states: Tensor, weight: Tensor | None, sign: int) -> None:
+    def _add_chunk(self, member: int, outcome: int, states: Tensor, sign: int) -> None:
         z_DM = self.features.of_member(member, states).double()
-        self.total[member, outcome] += sign * (z_DM if weight is None else z_DM * weight[:, None]).sum(0)
+        self.total[member, outcome] += sign * z_DM.sum(0)
 
 
 class SquaredCounts(Counts):
@@ -138,9 +121,9 @@ class SquaredCounts(Counts):
     matrix: Tensor  # (P, 2, M, M): C; or, while `direct`, the features of the stored states as its first D rows
     direct: Tensor  # (P, 2) bool
 
-    def __init__(self, features: RandomFeatures, *, subtract_floor: bool = False, weighted: bool = False) -> None:
+    def __init__(self, features: RandomFeatures, *, subtract_floor: bool = False) -> None:
         members, device, M = len(features.bandwidth), features.bandwidth.device, features.count
-        super().__init__(members, device, weighted=weighted)
+        super().__init__(members, device)
         self.features = features
         self.subtract_floor = subtract_floor
         self.register_buffer("matrix", torch.zeros((members, 2, M, M), device=device))
@@ -159,8 +142,7 @@ class SquaredCounts(Counts):
                 total = torch.stack([((z_PBM @ self.matrix[:, x]) * z_PBM).sum(-1) for x in OUTCOMES], dim=-1)
         if not self.subtract_floor:
             return total
-        amount = self.size if self.mass is None else self.mass.float()
-        return total - amount[:, None, :] / self.features.count
+        return total - self.size[:, None, :] / self.features.count
 
     def _of_member(self, member: int, z_BM: Tensor) -> Tensor:
         sums = []
@@ -177,10 +159,8 @@ class SquaredCounts(Counts):
         self.matrix[member] = 0.0
         self.direct[member] = self.matrix.device.type == "cpu"
 
-    def _add_chunk(self, member: int, outcome: int, states: Tensor, weight: Tensor | None, sign: int) -> None:
+    def _add_chunk(self, member: int, outcome: int, states: Tensor, sign: int) -> None:
         z_DM = self.features.of_member(member, states)
-        if weight is not None:
-            z_DM = z_DM * weight.sqrt()[:, None]  # w·(z·zⱼ)² = (z·√w zⱼ)²
         stored = int(self.size[member, outcome])
         matrix = self.matrix[member, outcome]
         if self.direct[member, outcome]:
@@ -212,13 +192,11 @@ class ExactCounts(Counts):
 
     bandwidth: Tensor  # (P,)
 
-    def __init__(
-        self, kernel: Kernel, k: int, members: int = 1, device: torch.device | None = None, *, weighted: bool = False
-    ) -> None:
-        super().__init__(members, device, weighted=weighted)
+    def __init__(self, kernel: Kernel, k: int, members: int = 1, device: torch.device | None = None) -> None:
+        super().__init__(members, device)
         self.kernel = kernel
         self.register_buffer("bandwidth", torch.ones(members, device=device))
-        self.pool = StatePool(k, torch.float32, self.size.device, weighted=weighted)
+        self.pool = StatePool(k, torch.float32, self.size.device)
 
     def raw(self, states: Tensor) -> Tensor:
         """Exact kernel sums for both outcomes, (P, B, 2)."""
@@ -226,26 +204,21 @@ class ExactCounts(Counts):
         for p, queries in enumerate(states):
             h = float(self.bandwidth[p])
             for outcome in OUTCOMES:
-                weight = self.pool.weights(p, outcome)
-                for start, stored in enumerate(torch.split(self.pool.select(p, outcome), CHUNK)):
-                    chunk_weight = None if weight is None else weight[start * CHUNK : (start + 1) * CHUNK]
-                    sums[p, :, outcome] += self._chunk_sum(queries, stored, chunk_weight, h)
+                for stored in torch.split(self.pool.select(p, outcome), CHUNK):
+                    sums[p, :, outcome] += self._chunk_sum(queries, stored, h)
         return sums.float()
 
-    def _chunk_sum(self, states: Tensor, stored: Tensor, weight: Tensor | None, h: float) -> Tensor:
+    def _chunk_sum(self, states: Tensor, stored: Tensor, h: float) -> Tensor:
         # Bounds the largest temporary, states × stored × k for the Cauchy kernel, to some tens of megabytes.
         rows = max(1, 2**23 // max(1, stored.numel()))
-        values = (self.kernel.value(part, stored, h).double() for part in torch.split(states, rows))
-        if weight is not None:
-            values = (value * weight for value in values)
-        return torch.cat([value.sum(1) for value in values])
+        return torch.cat([self.kernel.value(part, stored, h).double().sum(1) for part in torch.split(states, rows)])
 
     def _clear(self, member: int) -> None:
         self.pool.clear(member)
 
-    def remove(self, member: int, outcome: int, states: Tensor, weight: Tensor | None = None) -> None:
+    def remove(self, member: int, outcome: int, states: Tensor) -> None:
         """Not offered: an exact sum has no use for a state that is gone."""
         raise NotImplementedError("exact counts can't forget single states; use estimator='linear' or 'squared'")
 
-    def _add_chunk(self, member: int, outcome: int, states: Tensor, weight: Tensor | None, sign: int) -> None:
-        self.pool.append(member, outcome, states, weight)
+    def _add_chunk(self, member: int, outcome: int, states: Tensor, sign: int) -> None:
+        self.pool.append(member, outcome, states)

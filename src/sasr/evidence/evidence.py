@@ -12,8 +12,7 @@ from sasr.evidence.bandwidth import Bandwidth, LinearSchedule, choose_bandwidth
 from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
 from sasr.evidence.kernels import Kernel
 from sasr.evidence.normaliser import StateNormaliser
-from sasr.evidence.prior import Background, FittedBackground, average
-from sasr.experience.retained import FAILURE, OUTCOMES, ReplayFlags, Retained, StatePool
+from sasr.experience.retained import FAILURE, OUTCOMES, SUCCESS, ReplayFlags, Retained, StatePool
 from sasr.experience.types import sent
 
 Scaling = Literal["sum", "density"]
@@ -46,14 +45,13 @@ class Evidence(nn.Module):
         *,
         scaling: Scaling = "sum",
         burn_in: int = 0,
-        background: Background = 0.0,
+        background: float = 0.0,
     ) -> None:
         super().__init__()
         self.store, self.normaliser, self.estimator = store, normaliser, counts
         self.kernel, self.bandwidth = kernel, bandwidth
         self.scaling, self.burn_in, self.background = scaling, burn_in, background
         members = len(counts.size)
-        self.fitted = FittedBackground(members, counts.size.device) if background == "fitted" else None
         self.register_buffer("until_rebuild", torch.ones(members, dtype=torch.int64))
         self.register_buffer("rebuilds", torch.zeros(members, dtype=torch.int64))
         self.register_buffer("observed", torch.zeros(members, device=counts.size.device))
@@ -76,17 +74,14 @@ class Evidence(nn.Module):
         member: int,
         outcome: int,
         items: Tensor,
-        weight: Tensor | None = None,
         *,
         absorb: Callable[[Tensor, Tensor], None] | None = None,
     ) -> None:
-        """Keep what `items` (n, …) stand for as evidence of an outcome, each counting 1 or its weight (n,).
+        """Keep what `items` (n, …) stand for as evidence of an outcome.
 
         `absorb` is this object's method or a captured graph of it: a graph is one launch and not twenty.
         """
-        states = cast(Retained, self.store).append(member, outcome, items, weight)
-        if self.fitted is not None:
-            self.fitted.update(member, outcome, self._known_of(member, states), self.estimator.size[member])
+        states = cast(Retained, self.store).append(member, outcome, items)
         self.until_rebuild[member] -= len(states)
         if self._is_due(member):
             self.rebuild(member)
@@ -96,15 +91,13 @@ class Evidence(nn.Module):
                 rows[: len(chunk)] = chunk
                 absorb(rows, torch.tensor([2 * member + outcome, len(chunk)]))
         else:
-            self._count(member, outcome, states, weight)
+            self._count(member, outcome, states)
 
     def _absorbs(self, states: Tensor) -> bool:
-        return isinstance(self.estimator, LinearCounts) and self.estimator.mass is None and states.device.type == "cpu"
+        return isinstance(self.estimator, LinearCounts) and states.device.type == "cpu"
 
-    def _count(self, member: int, outcome: int, states: Tensor, weight: Tensor | None) -> None:
-        home = self.h.device
-        weight = None if weight is None else sent(weight, home)
-        self.estimator.add(member, outcome, self.normaliser.of_member(member, sent(states, home)), weight)
+    def _count(self, member: int, outcome: int, states: Tensor) -> None:
+        self.estimator.add(member, outcome, self.normaliser.of_member(member, sent(states, self.h.device)))
 
     def absorb(self, rows: Tensor, place: Tensor) -> None:
         """Count some of the first rows (ROWS, k): `place` (2,) is 2·member + outcome, and how many; of fixed shapes."""
@@ -137,8 +130,7 @@ class Evidence(nn.Module):
         self.h[member] = choose_bandwidth(self.bandwidth, torch.cat(mapped), self.kernel, observed)
         self.estimator.clear(member)
         for outcome, states in zip(OUTCOMES, mapped, strict=True):
-            weight = store.weights(member, outcome)
-            self.estimator.add(member, outcome, states, None if weight is None else sent(weight, states.device))
+            self.estimator.add(member, outcome, states)
         self.until_rebuild[member] = sum(len(states) for states in mapped)
         self.rebuilds[member] += 1
 
@@ -152,25 +144,20 @@ class Evidence(nn.Module):
 
     def finish(self, raw: Tensor) -> Tensor:
         """Counts (P, B, 2) from estimates: never negative, nothing before the burn-in, scaled, plus the prior."""
-        total = self._known(raw)
-        if self.fitted is not None:
-            return total + self.fitted.chosen[:, None, None] * average(self.estimator.size)[:, None]
-        if self.background:
-            return total + cast(float, self.background) * average(self.estimator.size)[:, None]
-        return total
-
-    def _known(self, raw: Tensor) -> Tensor:
         total = raw.clamp(min=0.0) * (self.estimator.size[:, None, :] > self.burn_in)
         if self.scaling == "density":
             # Paper, equation for Ñ_X: N/|D_X| · Σ K, with N all states observed so far.
-            total = total * (self.observed[:, None, None] / self.estimator.amount[:, None, :])
+            total = total * (self.observed[:, None, None] / self.estimator.size.clamp(min=1)[:, None, :])
+        if self.background:
+            total = total + self.background * self.average[:, None]
         return total
 
-    def _known_of(self, member: int, states: Tensor) -> Tensor:
-        """Counts (n, 2) of one seed's states (n, k) without the prior."""
-        mapped = self.normaliser.of_member(member, sent(states, self.h.device))
-        # For all seeds, though one is needed: it happens once an episode, and estimators need no second method.
-        return self._known(self.estimator.raw(mapped.expand(len(self.h), *mapped.shape)))[member]
+    @property
+    def average(self) -> Tensor:
+        """The shares (P, 2) of successes and failures among the retained states; 0 until one succeeded."""
+        size = self.estimator.size
+        share = size / size.sum(-1, keepdim=True).clamp(min=1)
+        return share * (size[..., SUCCESS, None] > 0)
 
     @property
     def failure_share(self) -> Tensor:

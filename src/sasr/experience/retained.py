@@ -17,16 +17,12 @@ OUTCOMES = (SUCCESS, FAILURE)
 class Retained(Protocol):
     """The states kept for each member and outcome, as raw as the environment gave them."""
 
-    def append(self, member: int, outcome: int, items: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Keep the states that `items` stand for, with weights (n,) if they have any, and return them, (n, width)."""
+    def append(self, member: int, outcome: int, items: Tensor) -> Tensor:
+        """Keep the states that `items` stand for, and return them, (n, width)."""
         ...
 
     def select(self, member: int, outcome: int) -> Tensor:
         """All states kept for this member and outcome, (n, width)."""
-        ...
-
-    def weights(self, member: int, outcome: int) -> Tensor | None:
-        """The weights (n,) of those states; None where all count alike."""
         ...
 
 
@@ -35,27 +31,21 @@ class StatePool(GrowingModule):
 
     states: Tensor  # (capacity, width)
     owner: Tensor  # (capacity,) int32, 2 · member + outcome
-    weight: Tensor  # (capacity,) float32, only where states are weighted
     size: Tensor  # () int64
 
-    def __init__(self, width: int, dtype: torch.dtype, device: torch.device, *, weighted: bool = False) -> None:
+    def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self.weighted = weighted
         self.register_growing("states", torch.zeros((64, width), dtype=dtype, device=device), axis=0)
         self.register_growing("owner", torch.zeros(64, dtype=torch.int32, device=device), axis=0)
-        if weighted:
-            self.register_growing("weight", torch.zeros(64, device=device), axis=0)
         self.register_buffer("size", torch.zeros((), dtype=torch.int64))
 
-    def append(self, member: int, outcome: int, items: Tensor, weight: Tensor | None = None) -> Tensor:
+    def append(self, member: int, outcome: int, items: Tensor) -> Tensor:
         """Copy `items` (n, width) into the pool."""
         start, end = int(self.size), int(self.size) + len(items)
         for name in self.growing:
             self.grow(name, end)
         self.states[start:end] = items.to(self.states.dtype)
         self.owner[start:end] = 2 * member + outcome
-        if self.weighted:
-            self.weight[start:end] = 1.0 if weight is None else weight
         self.size.fill_(end)
         return items
 
@@ -63,11 +53,6 @@ class StatePool(GrowingModule):
         """All states kept for this member and outcome, (n, width)."""
         size = int(self.size)
         return self.states[:size][self.owner[:size] == 2 * member + outcome]
-
-    def weights(self, member: int, outcome: int) -> Tensor | None:
-        """The weights (n,) of those states; None where all count alike."""
-        size = int(self.size)
-        return self.weight[:size][self.owner[:size] == 2 * member + outcome] if self.weighted else None
 
     def clear(self, member: int) -> None:
         """Drop everything of one member; the others keep their order."""
@@ -95,10 +80,8 @@ class ReplayFlags(nn.Module):
         self.read = read
         self.register_buffer("flags", torch.zeros((members, capacity), dtype=torch.uint8, device=device))
 
-    def append(self, member: int, outcome: int, items: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Mark the slots `items` (n,) and return the states they hold; a mark has no room for a weight."""
-        if weight is not None:
-            raise ValueError("marks in a replay buffer can't carry weights; keep states with storage='own'")
+    def append(self, member: int, outcome: int, items: Tensor) -> Tensor:
+        """Mark the slots `items` (n,) and return the states they hold."""
         items = items.to(self.flags.device)
         self.flags[member, items] = outcome + 1
         return self.read(member, items)
@@ -106,10 +89,6 @@ class ReplayFlags(nn.Module):
     def select(self, member: int, outcome: int) -> Tensor:
         """All states marked for this member and outcome, (n, width), in slot order."""
         return self.read(member, (self.flags[member] == outcome + 1).nonzero()[:, 0])
-
-    def weights(self, member: int, outcome: int) -> Tensor | None:
-        """None: all states count alike here."""
-        return None
 
     def release(self, member: int, slot: int) -> tuple[int, Tensor] | None:
         """Unmark a slot that is about to be overwritten; its outcome and state (1, width) if it was evidence."""

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sasr.experience.retained import FAILURE, SUCCESS
-
-RetentionName = Literal["random", "strided", "authors", "adaptive"]
+RetentionName = Literal["random", "strided", "authors"]
 
 
 def keep_random(length: int, share: float, generator: torch.Generator) -> Tensor:
@@ -45,33 +43,4 @@ RETENTION: dict[str, Callable[[int, float, torch.Generator], Tensor]] = {
     "random": keep_random,
     "strided": keep_strided,
     "authors": keep_as_authors,
-    "adaptive": keep_random,  # of a share that `Balance` adapts
 }
-
-
-def balanced_share(share: float, own: int, other: int) -> float:
-    """φ for an outcome that `own` states had so far where the other one had `other`: the rarer one is kept more fully.
-
-    φ·other/own of `own` states is φ·other: as many as are kept of the other outcome, once there are that many.
-
-    >>> [balanced_share(0.1, own, 1000) for own in (10, 100, 200, 1000, 5000)]
-    [1.0, 1.0, 0.5, 0.1, 0.1]
-    """
-    return min(1.0, share * max(1.0, other / own))
-
-
-class Balance(nn.Module):
-    """The share of a segment that is kept so that both outcomes become equally large evidence."""
-
-    seen: Tensor  # (P, 2) int64 on the CPU, states of finished segments by outcome, kept or not
-
-    def __init__(self, share: float, members: int) -> None:
-        super().__init__()
-        self.share = share
-        self.register_buffer("seen", torch.zeros((members, 2), dtype=torch.int64))
-
-    def share_of(self, member: int, outcome: int, length: int) -> float:
-        """Count a segment and say how much of it to keep."""
-        self.seen[member, outcome] += length
-        other = FAILURE if outcome == SUCCESS else SUCCESS
-        return balanced_share(self.share, int(self.seen[member, outcome]), int(self.seen[member, other]))

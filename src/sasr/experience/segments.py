@@ -75,7 +75,6 @@ class Segment(NamedTuple):
     member: int
     success: bool
     steps: Tensor  # (length, *item_shape) what was recorded for each step
-    last_hit: int = -1  # the last rewarded step of a success, where the segmenter marks them
 
 
 class Segmenter(GrowingModule):
@@ -89,7 +88,6 @@ class Segmenter(GrowingModule):
     length: Tensor  # (P, E) int64
     was_hit: Tensor  # (P, E) bool
     repeated: Tensor  # (P, 1) bool, whether a seed has seen a reward after which its episode went on
-    last_hit: Tensor | None  # (P, E) int64, the last rewarded step of the open segment, if it has one
 
     def __init__(
         self,
@@ -101,7 +99,6 @@ class Segmenter(GrowingModule):
         dtype: torch.dtype,
         reward_above: float = 0.0,
         max_steps: int = 200,
-        mark_hits: bool = False,
     ) -> None:
         super().__init__()
         if rule not in RULES:
@@ -117,7 +114,6 @@ class Segmenter(GrowingModule):
         self.register_buffer("length", torch.zeros(shape, dtype=torch.int64))
         self.register_buffer("was_hit", torch.zeros(shape, dtype=torch.bool))
         self.register_buffer("repeated", torch.zeros((members, 1), dtype=torch.bool))
-        self.register_buffer("last_hit", torch.zeros(shape, dtype=torch.int64) if mark_hits else None)
 
     def add(self, step: Transition, items: Tensor) -> list[Segment]:
         """Record `items` (P, E, *item_shape) for this step and return the segments it closed."""
@@ -127,9 +123,6 @@ class Segmenter(GrowingModule):
         hit = reward > self.reward_above
         if step.success is not None:
             hit = hit | step.success.numpy()
-        if self.last_hit is not None:
-            now = hit if valid is None else hit & valid
-            self.last_hit.numpy()[now] = length[now] - 1
         done = step.terminated.numpy() | step.truncated.numpy()
         goes_on = hit & ~done if valid is None else hit & ~done & valid
         repeated = self.repeated.numpy()
@@ -145,18 +138,14 @@ class Segmenter(GrowingModule):
             )
         )
         close = verdict.close if valid is None else verdict.close & valid
-        closed = [
-            Segment(
-                p, bool(verdict.success[p, e]), self.open_items[p, e, : int(length[p, e])].clone(), self._mark(p, e)
-            )
-            for p, e in (np.argwhere(close).tolist() if close.any() else ())
-        ]
+        closed = []
+        if close.any():
+            for p, e in np.argwhere(close).tolist():
+                items_of_segment = self.open_items[p, e, : int(length[p, e])].clone()
+                closed.append(Segment(p, bool(verdict.success[p, e]), items_of_segment))
         was_hit |= hit if valid is None else hit & valid
         was_hit[close], length[close] = False, 0
         return closed
-
-    def _mark(self, member: int, env: int) -> int:
-        return -1 if self.last_hit is None else int(self.last_hit[member, env])
 
     def drop(self, broken: Tensor) -> None:
         """Forget the open segments of some environments (P, E)."""

@@ -14,7 +14,7 @@ from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.experiments.values import WHOLE_RUN, typed
 from sasr.settings import TrainConfig
-from sasr.shaping.presets import preset_config
+from sasr.shaping.presets import preset_config, refuse_removed
 from sasr.shaping.registry import NONE, SHAPERS, shaper_named
 
 _CELLS_OWN = (
@@ -144,6 +144,10 @@ def _typed(
     known = list(allowed or hints)
     found = {}
     for name, value in settings.items():
+        try:
+            refuse_removed({name: value}, kinds[0])
+        except ValueError as error:
+            raise SettingError(part, name, str(error)) from None
         if name not in known:
             what = "setting" if part == "settings" else f"setting of the {part}"
             raise SettingError(part, name, str(unknown_name(what, name, known)))

@@ -161,7 +161,7 @@ class SASRReplayBuffer(_Shaping, ReplayBuffer):
     Args (in `replay_buffer_kwargs`, beside Stable-Baselines3's own):
         shaper: a `SASR`, a preset's name, or a mapping of SASR's options.
         seed: seed of the shaper's own random streams.
-        discount: the agent's γ, needed where the absorbing rule or the potential form is on.
+        discount: the agent's γ, needed where the absorbing rule is on.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class SASRCallback(BaseCallback):
         host = self.buffer.shaper.bound
         gamma = self.model.gamma  # type: ignore[attr-defined]
         config = self.buffer.shaper.config
-        if (config.absorbing or config.potential) and host.discount != gamma:
+        if config.absorbing and host.discount != gamma:
             warnings.warn(
                 f"the shaper assumes discount={host.discount}, but the agent's gamma is {gamma}; "
                 f"put discount={gamma} into replay_buffer_kwargs"

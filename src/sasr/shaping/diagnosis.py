@@ -150,7 +150,6 @@ class _Probe:
             config,
             retention=1.0,
             retention_rule="strided",
-            weighting="uniform",
             burn_in=0,
             storage="own",
             state_action=False,

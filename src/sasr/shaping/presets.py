@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -13,26 +14,39 @@ from sasr.evidence.counts import EstimatorName
 from sasr.evidence.evidence import Scaling
 from sasr.evidence.features import Form, Frequencies
 from sasr.evidence.kernels import KernelName, kernel_named
-from sasr.evidence.prior import Background
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
-from sasr.experience.weighting import WeightingName
-from sasr.shaping.reward_range import RangeRule
 from sasr.shaping.reward_runs import PaidEnd
-from sasr.shaping.reward_scale import RewardScaleName
 from sasr.shaping.settings import foreign_option
 
-DrawName = Literal["state", "episode"]
+SampleName = Literal["beta", "mean", "ratio"]
 WeightRule = Literal["fixed", "failures"]
-CHOICES = {
-    "draw": DrawName,
-    "paid_end": PaidEnd,
-    "range_rule": RangeRule,
-    "reward_scale": RewardScaleName,
-    "weight_rule": WeightRule,
-    "weighting": WeightingName,
-}
+CHOICES = {"paid_end": PaidEnd, "sample": SampleName, "weight_rule": WeightRule}
 PresetName = Literal["auto", "paper", "authors"]
+REMOVED_OPTIONS = ("draw", "potential", "range_rule", "reward_scale", "weight_discount", "weighting")
+REMOVED_VALUES = (("background", "fitted"), ("retention_rule", "adaptive"))
+"""What was tried and removed in version 0.1.0: none of it helped."""
+
+
+def refuse_removed(settings: Mapping[str, Any], config_class: type[Any] | None = None) -> None:
+    """Raise a ValueError for a setting of SASR, or a value of one, that an older version had.
+
+    Settings of another `config_class` are not looked at.
+
+    >>> refuse_removed({"potential": True})
+    Traceback (most recent call last):
+    ValueError: potential=True was removed in sasr 0.1.0: it did not help (docs/results/default.md); drop it
+    """
+    if config_class not in (None, SasrConfig):
+        return
+    for name, value in settings.items():
+        if name in REMOVED_OPTIONS or (name, value) in REMOVED_VALUES:
+            raise ValueError(
+                f"{name}={value} was removed in sasr 0.1.0: it did not help (docs/results/default.md); drop it"
+            )
+        if name == "sample" and str(value).lower() in ("true", "false"):
+            meaning = "beta" if str(value).lower() == "true" else "mean"
+            raise ValueError(f"sample={value} is called sample={meaning!r} since sasr 0.1.0; write that")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +61,12 @@ class SasrConfig:
     """R_min, the shaped reward of a state that always failed."""
     reward_max: float = 1.0
     """R_max, the shaped reward of a state that always succeeded."""
-    range_rule: RangeRule = "fixed"
-    """Keep f in [R_min, R_max], or move that range up or down by how episodes were observed to end."""
-    reward_scale: RewardScaleName = "fixed"
-    """Unit of the shaped reward: fixed at 1, or the mean or largest reward of the rewarded steps so far."""
     absorbing: bool = False
     """Add the discounted sum after true termination: of R_max where the last step was rewarded, of R_min where not."""
     paid_end: PaidEnd = "goal"
     """The value used after such a success: R_max; or, the more rewards come in runs, R_min (lost) or its f (stay)."""
-    potential: bool = False
-    """Potential-based shaping, γ·f(s') − f(s), which does not change the optimal policy."""
-    sample: bool = True
-    """Draw the success rate from its Beta distribution; otherwise use the distribution's mean."""
-    draw: DrawName = "state"
-    """How long a draw holds: one sampled state, or an episode, during which all states are at one quantile."""
+    sample: SampleName = "beta"
+    """A draw from the success rate's Beta distribution, its mean, or the ratio of the counts N_S/(N_S + N_F)."""
     state_action: bool = False
     """Count pairs of state and action, R(s, a), instead of states, R(s)."""
 
@@ -72,8 +78,8 @@ class SasrConfig:
     """Plain kernel sums (Algorithm 1), or density: N/|D_X| times the sum (the equation for Ñ_X)."""
     burn_in: int = 0
     """Counts of an outcome are 0 until more than this many of its states are retained."""
-    background: Background = 0.0
-    """Prior pseudo-count of a state at the average success rate, from the first success on; fitted estimates it."""
+    background: float = 0.0
+    """Prior pseudo-count: from the first success on, every state also counts as this many average ones."""
 
     kernel: KernelName = "gaussian"
     """Shape of the kernel."""
@@ -90,7 +96,7 @@ class SasrConfig:
     clip: float = 5.0
     """Standardised states are clipped to ± this many standard deviations."""
 
-    success_rule: RuleName = "episode"
+    success_rule: RuleName = "paper"
     """What is a success: a rewarded episode, a segment up to a reward, the paper's choice of these, or the authors'."""
     segment_steps: int = 200
     """Longest segment, in steps, under success_rule=segments or paper; running past it is a failure."""
@@ -99,17 +105,14 @@ class SasrConfig:
     retention: float = 0.1
     """Share φ of each finished segment that is kept, in (0, 1]."""
     retention_rule: RetentionName = "random"
-    """Which states are kept: random, strided, the released code's stride, or adaptive: more of the rarer outcome."""
-    weighting: WeightingName = "uniform"
-    """How states of a success count: uniform, each as 1, or discounted by their distance to its last reward."""
-    weight_discount: float = 0.99
-    """A state t steps from the last reward of a success counts this to the power t, under weighting=discounted."""
+    """Which states are kept: random ones, every n-th (strided), or the released code's stride (authors)."""
     storage: Literal["own", "flags"] = "own"
     """Keep copies of retained states, or only mark them in the host's replay buffer."""
     truncation_is_terminal: bool = False
     """Stop bootstrapping at a time limit, as the released code does."""
 
     def __post_init__(self) -> None:
+        refuse_removed(vars(self))
         if not math.isfinite(self.reward_weight):
             raise ValueError(f"reward_weight={self.reward_weight} must be a finite number; the paper uses 0.6")
         if not self.reward_min <= self.reward_max:
@@ -124,11 +127,10 @@ class SasrConfig:
             raise ValueError(f"clip={self.clip} must be above 0 standard deviations; 5 is the default")
         if self.burn_in < 0:
             raise ValueError(f"burn_in={self.burn_in} must be 0 or more states; the released code uses 1000")
-        if isinstance(self.background, str):
-            if self.background != "fitted":
-                raise unknown_name("background", self.background, ("fitted",))
-        elif not 0.0 <= self.background < math.inf:
-            raise ValueError(f"background={self.background} must be 0 or more states, or 'fitted'; 0 is the paper's")
+        if not 0.0 <= self.background < math.inf:
+            raise ValueError(f"background={self.background} must be 0 or more states; 0 is the paper's")
+        if self.segment_steps < 1:
+            raise ValueError(f"segment_steps={self.segment_steps} must be at least 1 step")
         check_bandwidth(self.bandwidth)
         kernel_named(self.kernel)
         if self.success_rule not in RULES:
@@ -140,12 +142,6 @@ class SasrConfig:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in get_args(choices):
                 raise unknown_name(name, getattr(self, name), get_args(choices))
-        if not 0.0 < self.weight_discount <= 1.0:
-            raise ValueError(f"weight_discount={self.weight_discount} must be in (0, 1]; 0.99 is the default")
-        if self.storage == "flags" and self.weighting != "uniform":
-            raise ValueError("storage='flags' keeps no weights; use storage='own' or uniform weighting")
-        if self.potential and self.state_action:
-            raise ValueError("potential=True needs f of the next state, whose action is not known; drop state_action")
         if self.subtract_floor and self.estimator != "squared":
             raise ValueError(f"subtract_floor belongs to estimator='squared', not {self.estimator!r}; drop it")
         if self.storage == "flags" and self.estimator == "exact":
@@ -188,6 +184,7 @@ def preset_config(name: str = "auto", **overrides: Any) -> SasrConfig:
     """
     if name not in PRESETS:
         raise unknown_name("preset", name, PRESETS)
+    refuse_removed(overrides)
     known = [field.name for field in dataclasses.fields(SasrConfig)]
     for option in overrides:
         if option not in known:

@@ -55,7 +55,7 @@ class RewardRuns(nn.Module):
             in_force[moved] = share[moved]
             self.lasting.copy_(self.on_cpu)
 
-    def worth(self, bonus: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
+    def worth(self, bonus: Tensor, low: float, high: float) -> Tensor:
         """What going on for ever behind an end with a reward is worth, of f from `low` to `high`; `bonus` is (P, B)."""
         cut_off = low if self.rule == "lost" else bonus
         return high - self.lasting[:, None] * (high - cut_off)

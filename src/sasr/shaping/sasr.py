@@ -16,18 +16,14 @@ from sasr.evidence.kernels import kernel_named
 from sasr.evidence.normaliser import StateNormaliser
 from sasr.experience.flatten import action_width, state_dtype
 from sasr.experience.retained import FAILURE, SUCCESS, ReplayFlags, StatePool
-from sasr.experience.retention import RETENTION, Balance
+from sasr.experience.retention import RETENTION
 from sasr.experience.segments import Segment, Segmenter
 from sasr.experience.types import Batch, Host, Transition
-from sasr.experience.weighting import discounted_weights
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import CPU, Shaper, check_finite, check_width
-from sasr.shaping.beta import beta_draw, beta_mean, beta_quantile
-from sasr.shaping.episode_draws import EpisodeDraws
-from sasr.shaping.presets import SasrConfig, preset_config
-from sasr.shaping.reward_range import ObservedRange
+from sasr.shaping.beta import beta_draw, beta_mean, success_ratio
+from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
 from sasr.shaping.reward_runs import RewardRuns
-from sasr.shaping.reward_scale import RewardScale
 
 
 class SASR(Shaper):
@@ -44,16 +40,12 @@ class SASR(Shaper):
     segmenter: Segmenter
     evidence: Evidence
     beta_streams: MemberStreams
-    balance: Balance | None
-    episode_draws: EpisodeDraws | None
-    observed_range: ObservedRange | None
-    reward_scale: RewardScale | None
     reward_runs: RewardRuns | None
 
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
+        refuse_removed(overrides)
         self.config = dataclasses.replace(config, **overrides) if config else preset_config(preset, **overrides)
-        self.weighted = self.config.weighting != "uniform"
         self.truncation_is_terminal = self.config.truncation_is_terminal
         self.capturable = self.config.estimator != "exact"  # exact counts read as many states as there are
 
@@ -86,20 +78,16 @@ class SASR(Shaper):
             dtype=torch.int64 if flagged else dtype,
             reward_above=config.reward_above,
             max_steps=config.segment_steps,
-            mark_hits=self.weighted,
         )
         self.retention_streams = MemberStreams(host.seeds, "retention", CPU)
-        self.balance = Balance(config.retention, members) if config.retention_rule == "adaptive" else None
         self.beta_streams = MemberStreams(host.seeds, "beta", device)
-        self.episode_draws = EpisodeDraws(host) if config.draw == "episode" else None
-        above, unit, end = config.reward_above, config.reward_scale, config.paid_end
-        self.observed_range = ObservedRange(host, reward_above=above) if config.range_rule == "observed" else None
-        self.reward_scale = RewardScale(unit, host, reward_above=above) if unit != "fixed" else None
-        self.reward_runs = RewardRuns(end, host, reward_above=above) if end != "goal" else None
+        self.reward_runs = None
+        if config.paid_end != "goal":
+            self.reward_runs = RewardRuns(config.paid_end, host, reward_above=config.reward_above)
 
     def _make_store(self, host: Host, dtype: torch.dtype) -> StatePool | ReplayFlags:
         if self.config.storage == "own":
-            return StatePool(self.width, dtype, CPU, weighted=self.weighted)  # read only when sums are rebuilt
+            return StatePool(self.width, dtype, CPU)  # read only when sums are rebuilt
         if host.replay is None:
             raise ValueError("storage='flags' marks states in the host's replay buffer, but this host has none to mark")
         return ReplayFlags(host.members, host.replay.capacity, self._read_replay, host.device)
@@ -107,7 +95,7 @@ class SASR(Shaper):
     def _make_counts(self, host: Host) -> Counts:
         config, kernel = self.config, kernel_named(self.config.kernel)
         if config.estimator == "exact":
-            return ExactCounts(kernel, self.width, host.members, host.device, weighted=self.weighted)
+            return ExactCounts(kernel, self.width, host.members, host.device)
         features = RandomFeatures(
             kernel,
             self.width,
@@ -118,8 +106,8 @@ class SASR(Shaper):
             device=host.device,
         )
         if config.estimator == "linear":
-            return LinearCounts(features, weighted=self.weighted)
-        return SquaredCounts(features, subtract_floor=config.subtract_floor, weighted=self.weighted)
+            return LinearCounts(features)
+        return SquaredCounts(features, subtract_floor=config.subtract_floor)
 
     # ------------------------------------------------- from steps to evidence
 
@@ -132,9 +120,8 @@ class SASR(Shaper):
         self.check(step)
         states = self._states(step.obs, step.action)
         self.evidence.observe(states, step.valid)
-        for option in (self.episode_draws, self.observed_range, self.reward_scale, self.reward_runs):
-            if option is not None:
-                option.observe(step)
+        if self.reward_runs is not None:
+            self.reward_runs.observe(step)
         items = states if step.slot is None or self.config.storage == "own" else step.slot
         for segment in self.segmenter.add(step, items):
             self._retain(segment)
@@ -160,7 +147,7 @@ class SASR(Shaper):
         valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
         valid[member] = True
         self.evidence.observe(everyone, valid)
-        self._retain(Segment(member, success, flat, last_hit=len(flat) - 1))
+        self._retain(Segment(member, success, flat))
 
     @torch.no_grad()
     def release(self, slots: Tensor) -> None:
@@ -188,18 +175,14 @@ class SASR(Shaper):
             self.segmenter.length.zero_()
 
     def _retain(self, segment: Segment) -> None:
-        member, steps, share = segment.member, segment.steps, self.config.retention
-        outcome = SUCCESS if segment.success else FAILURE
-        if self.balance is not None:
-            share = self.balance.share_of(member, outcome, len(steps))
-        kept = RETENTION[self.config.retention_rule](len(steps), share, self.retention_streams.member(member))
+        member, steps = segment.member, segment.steps
+        keep = RETENTION[self.config.retention_rule]
+        kept = keep(len(steps), self.config.retention, self.retention_streams.member(member))
         if not len(kept):
             return
-        weight = None
-        if self.weighted and segment.success:
-            weight = discounted_weights(kept, segment.last_hit, self.config.weight_discount)
         on_cpu = self.bound.device == CPU  # where there are no launches to save
-        self.evidence.add(member, outcome, steps[kept], weight, absorb=None if on_cpu else self.absorb)
+        outcome = SUCCESS if segment.success else FAILURE
+        self.evidence.add(member, outcome, steps[kept], absorb=None if on_cpu else self.absorb)
 
     def absorb(self, rows: Tensor, place: Tensor) -> None:
         """The tensor work behind `observe` (`Evidence.absorb`), which a learner may capture."""
@@ -210,12 +193,7 @@ class SASR(Shaper):
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """λ·f(success rate) of every sampled state, (P, B), to be added to the environment's reward."""
-        if self.config.potential:
-            bonus = self._potential_difference(batch)
-        else:
-            bonus = self.bonus(self.success_rate(batch), batch)
-        if self.reward_scale is not None:
-            bonus = bonus * self.reward_scale.in_force[:, None]
+        bonus = self.bonus(self.success_rate(batch), batch)
         if self.config.weight_rule == "failures":
             return self.config.reward_weight * self.evidence.failure_share * bonus
         return self.config.reward_weight * bonus
@@ -226,14 +204,13 @@ class SASR(Shaper):
         return bonus + self._absorbed(bonus, batch) if self.config.absorbing else bonus
 
     def success_rate(self, batch: Batch) -> Tensor:
-        """Success rates (P, B) of the sampled states, drawn from Beta(N_S + 1, N_F + 1) (paper, section 4.1)."""
+        """Success rates (P, B) of the sampled states, from Beta(N_S + 1, N_F + 1) (paper, section 4.1)."""
         counts = self.counts(batch)
         n_success, n_failure = counts[..., SUCCESS], counts[..., FAILURE]
-        if self.config.sample and self.episode_draws is not None:
-            return beta_quantile(n_success, n_failure, self.episode_draws.normal[:, None])
-        # A potential drawn anew for each state would differ by noise between the end of one step and the next's start.
-        if not self.config.sample or self.config.potential:
+        if self.config.sample == "mean":
             return beta_mean(n_success, n_failure)
+        if self.config.sample == "ratio":
+            return success_ratio(n_success, n_failure)
         return beta_draw(n_success, n_failure, self.beta_streams)
 
     def counts(self, batch: Batch) -> Tensor:
@@ -243,16 +220,8 @@ class SASR(Shaper):
 
     def scale(self, rate: Tensor) -> Tensor:
         """f: a success rate in [0, 1] mapped linearly to [R_min, R_max]."""
-        low, high = self._range()
-        return rate * (high - low) + low
-
-    def _range(self) -> tuple[float, float] | tuple[Tensor, Tensor]:
-        """R_min and R_max in force: numbers, or (P, 1) where they depend on what each seed observed."""
         low, high = self.config.reward_min, self.config.reward_max
-        if self.observed_range is None:
-            return low, high
-        shift = self.observed_range.shift[:, None]
-        return shift * (high - low), (shift + 1.0) * (high - low)
+        return rate * (high - low) + low
 
     def _absorbed(self, bonus: Tensor, batch: Batch) -> Tensor:
         """The discounted sum of f in an absorbing state after a true termination: Σ_{t≥1} γᵗ·f = γ/(1 − γ)·f.
@@ -261,20 +230,10 @@ class SASR(Shaper):
         """
         gamma = self.bound.discount
         rewarded = batch.reward > self.config.reward_above
-        low, high = self._range()
-        if self.reward_runs is not None:
-            high = self.reward_runs.worth(bonus, low, high)
-        forever = torch.where(rewarded, high, low) * (gamma / (1.0 - gamma))
+        low, high = self.config.reward_min, self.config.reward_max
+        goal = high if self.reward_runs is None else self.reward_runs.worth(bonus, low, high)
+        forever = torch.where(rewarded, goal, low) * (gamma / (1.0 - gamma))
         return torch.where(batch.terminated.bool(), forever, 0.0)
-
-    def _potential_difference(self, batch: Batch) -> Tensor:
-        """γ·f(s') − f(s), with f(s') = 0 after a true termination.
-
-        An absorbing f would add γ·f, then γᵗ·(γ·f − f) for all t ≥ 1: together 0 as well.
-        """
-        both = batch._replace(obs=torch.cat([batch.obs, batch.next_obs], dim=1))
-        here, after = self.scale(self.success_rate(both)).chunk(2, dim=1)
-        return self.bound.discount * torch.where(batch.terminated.bool(), 0.0, after) - here
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """Nothing to train; the size of the evidence and what is in force, each (P,)."""
@@ -284,12 +243,6 @@ class SASR(Shaper):
             "retained_failure": size[:, FAILURE].clone(),
             "bandwidth": self.evidence.h.clone(),
         }
-        if self.evidence.fitted is not None:
-            figures["background"] = self.evidence.fitted.chosen.clone()
-        if self.reward_scale is not None:
-            figures["reward_scale"] = self.reward_scale.in_force.clone()
-        if self.observed_range is not None:
-            figures["range_shift"] = self.observed_range.shift.clone()
         if self.reward_runs is not None:
             figures["reward_lasts"] = self.reward_runs.lasting.clone()
         return figures
