@@ -28,7 +28,7 @@ from pages.analysis import Stage, bin_stages, count_visits, write_analysis
 from sasr import Batch, Host, Transition
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.logs.run_folder import RunFolder
-from sasr.report.runs import method_name
+from sasr.report.read import method_name
 from sasr.report.seeds import thin
 from sasr.shaping.beta import beta_mean
 from sasr.shaping.sasr import SASR

@@ -14,10 +14,9 @@ from pages.markdown import Block, Blocks, Picture, details, digest, picture, tab
 from pages.pictures import ablation, along_feature, chances, changes, in_training, over_authors, visits
 from pages.rows import BASE, DEFAULT, Row, best_mean, interval, marks, marks_explained, method_table, rows_of, sources
 from pages.store import Store, methods_of
-from sasr.experiments.method import Method
+from sasr.experiments.plan import Method
 from sasr.experiments.plan_file import read_suite, suites
-from sasr.report.read import Collection
-from sasr.report.reference import Reference
+from sasr.report.read import Collection, Reference
 from sasr.report.seeds import SeedResult
 from sasr.report.store import Result, slug
 from sasr.report.summary import cells_of, summarise

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from pages.analysis import Along, Visits
-from sasr.report.figures import DASHED, HEIGHT, WIDTH, Panels, clean, draw_method, dress, grid, legend, style
-from sasr.report.palette import LIGHT
-from sasr.report.reference import Reference
+from sasr.report.figures import DASHED, HEIGHT, LIGHT, WIDTH, Panels, clean, draw_method, dress, grid, legend, style
+from sasr.report.read import Reference
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import Estimate
 
@@ -43,7 +42,7 @@ def over_authors(methods: Mapping[str, Sequence[SeedResult]], authors: Mapping[s
             colour = styles[name][0] if name in styles else _GREY
             panel.plot(part.steps, part.mean, color=colour, linestyle=DASHED, linewidth=1.0, alpha=0.85)
         for name, seeds in drawn.items():
-            draw_method(panel, seeds, styles[name], "error", 0)
+            draw_method(panel, seeds, styles[name])
         dress(panel, words)
     legend(figure, list(methods), dashed="the authors' curves" if authors else "")
     return figure
@@ -62,7 +61,7 @@ def ablation(panels: Panels, reference: Mapping[str, Mapping[str, Reference]]) -
     for (task, methods), panel in zip(panels.items(), axes, strict=True):
         for variant, seeds in methods.items():
             drawn = style(variants.index(variant))
-            draw_method(panel, seeds, drawn, "error", 0, label=variant)
+            draw_method(panel, seeds, drawn, label=variant)
             if curve := reference.get(task, {}).get(variant):
                 part = until(curve, max(seed.steps[-1] for seed in seeds))
                 panel.plot(part.steps, part.mean, color=drawn[0], linestyle=DASHED, linewidth=0.9, alpha=0.8)
@@ -78,7 +77,7 @@ def changes(pairs: Panels) -> Any:
         end = min(max(seed.steps[-1] for seed in seeds) for seeds in pair.values())
         for index, seeds in enumerate(pair.values()):
             if begun := [_cut(seed, end) for seed in seeds if seed.steps[0] <= end]:
-                draw_method(panel, begun, style(index), "error", 0)
+                draw_method(panel, begun, style(index))
         panel.set_xlim(0, end)
         dress(panel, fill(name, 26))  # as many letters as stand above a panel so narrow
     base, _ = next(iter(pairs.values()))

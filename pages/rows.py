@@ -11,8 +11,7 @@ import numpy as np
 
 from sasr.experiments.plan import seeds_in_words
 from sasr.report import stats
-from sasr.report.read import Collection
-from sasr.report.reference import Reference, family, like
+from sasr.report.read import Collection, Reference, family, like
 from sasr.report.stats import Estimate
 from sasr.report.store import Result
 from sasr.report.summary import NOTHING, Cell, cells_of
@@ -249,7 +248,7 @@ def _last_tenth(result: Result, digits: int) -> Entry:
     points = result.seeds[0].steps if result.seeds else ()
     before = max((point for point in points if point <= 0.9 * points[-1]), default=0)
     stretches = [seed.training(before, points[-1]) for seed in result.seeds] if points else []
-    returns = np.array([stretch.ret for stretch in stretches if stretch is not None])
+    returns = np.array([stretch.trained for stretch in stretches if stretch is not None])
     if not len(returns) or len(returns) < len(stretches):
         return Entry(math.nan)
     return Entry(*stats.mean_and_error(returns), digits=digits)

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pages.analysis import Analysis, read_analyses
-from sasr.experiments.method import Method, built_in_methods
-from sasr.experiments.plan import Plan
+from sasr.experiments.plan import Method, Plan, built_in_methods
 from sasr.experiments.plan_file import read_plan, suites
-from sasr.report.read import Collection, told_apart
-from sasr.report.reference import References, read_reference
+from sasr.report.read import Collection, References, read_reference, told_apart
 from sasr.report.store import Problem, Reading, Result, read_results
 
 MAIN = "main"

@@ -20,7 +20,7 @@ import sasr
 from sasr import SASR, Batch, Host, Transition, api
 from sasr.agents import SacConfig
 from sasr.agents.registry import AGENTS
-from sasr.logs.recorders import Many
+from sasr.logs.recorders import Recorders
 from sasr.training import Trainer
 
 TINY = SacConfig(hidden=(8, 8), burn_in=30, batch_size=16)
@@ -42,14 +42,14 @@ class StopError(Exception):
 
 def cut_at(step: int, how: Callable[[], None]) -> Callable[[pytest.MonkeyPatch], None]:
     def install(patch: pytest.MonkeyPatch) -> None:
-        turned = Many.turned
+        turned = Recorders.turned
 
-        def cut(self: Many, steps: int) -> None:
+        def cut(self: Recorders, steps: int) -> None:
             turned(self, steps)
             if steps == step:
                 how()
 
-        patch.setattr(Many, "turned", cut)
+        patch.setattr(Recorders, "turned", cut)
 
     return install
 
@@ -113,20 +113,22 @@ def test_what_a_killed_run_recorded_after_its_checkpoint_is_recorded_once(tmp_pa
         raise StopError
 
     with pytest.MonkeyPatch.context() as patch:
-        turned, save = Many.turned, Trainer.save
+        turned, save = Recorders.turned, Trainer.save
         held: list[Trainer] = []
         patch.setattr(
-            Many, "begin", lambda self, trainer, begin=Many.begin: (held.append(trainer), begin(self, trainer))
+            Recorders,
+            "begin",
+            lambda self, trainer, begin=Recorders.begin: (held.append(trainer), begin(self, trainer)),
         )
 
-        def cut(self: Many, steps: int) -> None:
+        def cut(self: Recorders, steps: int) -> None:
             turned(self, steps)
             if steps == 110:
                 save(held[0])
             if steps == 230:
                 die()
 
-        patch.setattr(Many, "turned", cut)
+        patch.setattr(Recorders, "turned", cut)
         with pytest.raises(StopError):
             train(tmp_path / "killed", steps=300)
     killed = sasr.Run(tmp_path / "killed")

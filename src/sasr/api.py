@@ -13,13 +13,12 @@ from rich.console import Console
 from sasr.agents.registry import AGENTS, agent_named
 from sasr.errors import unknown_name
 from sasr.files import remove_leftovers
-from sasr.logs import learning_curve, success_map, tensorboard, wandb
+from sasr.logs import plots, tensorboard, wandb
 from sasr.logs.console import ConsoleView
-from sasr.logs.learning_curve import Curve
 from sasr.logs.metrics import HISTORY, Event, Kind, MetricsFile, free_place, read_metrics, recorded_steps
-from sasr.logs.recorders import ClosingRecorder, Many
+from sasr.logs.plots import Curve, SuccessMap
+from sasr.logs.recorders import ClosingRecorder, Recorders
 from sasr.logs.run_folder import COPY, ConfigCopy, RunFolder, check_free, default_place
-from sasr.logs.success_map import SuccessMap
 from sasr.logs.tensorboard import TensorBoard
 from sasr.policy import Policy, load_policy
 from sasr.settings import TrainConfig
@@ -60,7 +59,7 @@ class Run:
 
     def evaluation(self) -> Curve:
         """Steps (K,), returns (P, K) and success rates (P, K) of the evaluations during training."""
-        return learning_curve.evaluation_curve(self.metrics("evaluation"), len(self.config.seeds))
+        return plots.evaluation_curve(self.metrics("evaluation"), len(self.config.seeds))
 
     def policy(self, *, device: str = "cpu") -> Policy:
         """The policy at the newest whole checkpoint."""
@@ -220,7 +219,7 @@ def clear_up(run: Run) -> None:
     """Do what a finished run had left to do, where it was killed right behind its last checkpoint."""
     checkpoint.remove_leftovers(run._opened.checkpoints)
     remove_leftovers(run.folder)
-    if not (run.folder / learning_curve.NAME).exists():
+    if not (run.folder / plots.CURVE).exists():
         _draw(run._opened, warnings.warn)
 
 
@@ -235,7 +234,7 @@ def _check_nothing_is_lost(run: Run, problems: Sequence[str]) -> None:
         )
 
 
-def _turn(trainer: Trainer, folder: RunFolder, recorder: Many) -> Run:
+def _turn(trainer: Trainer, folder: RunFolder, recorder: Recorders) -> Run:
     try:
         trainer.run()
         _draw(folder, lambda text: recorder.notice(trainer.loop.steps, text))
@@ -244,7 +243,7 @@ def _turn(trainer: Trainer, folder: RunFolder, recorder: Many) -> Run:
     return Run(folder)
 
 
-def _recorder(path: Path, *, console: Console | None, events: bool, track: str = "") -> Many:
+def _recorder(path: Path, *, console: Console | None, events: bool, track: str = "") -> Recorders:
     """Metrics first: the others read them when a run goes on."""
     view = ConsoleView(path, console=console) if console else None
     recorders: dict[str, ClosingRecorder] = {"metrics": MetricsFile(path, warn=view.warn if view else warnings.warn)}
@@ -257,9 +256,9 @@ def _recorder(path: Path, *, console: Console | None, events: bool, track: str =
     if track:
         wandb.check(track)
         recorders[track] = wandb.Wandb(path)
-    many = Many(recorders)
+    many = Recorders(recorders)
     missing = [tensorboard.INSTALL] if events and not tensorboard.available() else []
-    missing += [] if learning_curve.available() else [learning_curve.INSTALL]
+    missing += [] if plots.available() else [plots.INSTALL]
     for line in missing:
         many.notice(0, line)
     return many
@@ -267,9 +266,9 @@ def _recorder(path: Path, *, console: Console | None, events: bool, track: str =
 
 def _draw(folder: RunFolder, warn: Callable[[str], None]) -> None:
     """The run is done and saved; a picture that can't be drawn is only told."""
-    if not learning_curve.available():
+    if not plots.available():
         return
-    for name, draw in ((learning_curve.NAME, _draw_curve), (success_map.PICTURE, _draw_maps)):
+    for name, draw in ((plots.CURVE, _draw_curve), (plots.MAPS, _draw_maps)):
         try:
             draw(folder)
         except Exception as error:
@@ -279,14 +278,12 @@ def _draw(folder: RunFolder, warn: Callable[[str], None]) -> None:
 def _draw_curve(folder: RunFolder) -> None:
     config = folder.config
     shaper = f"{config.shaper} ({config.preset})" if config.shaper == "sasr" else config.shaper
-    learning_curve.draw_curve(
-        folder.path, title=f"{config.task}: {config.agent}, shaper {shaper}", members=len(config.seeds)
-    )
+    plots.draw_curve(folder.path, title=f"{config.task}: {config.agent}, shaper {shaper}", members=len(config.seeds))
 
 
 def _draw_maps(folder: RunFolder) -> None:
     variant = VARIANTS.get(full_id(folder.config.task))
-    success_map.draw_maps(
+    plots.draw_maps(
         folder.path,
         title=f"{folder.config.task}: success rate as SASR sees it",
         axes=dict(enumerate(variant.axes)) if variant else None,

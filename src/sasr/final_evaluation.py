@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sasr.envs.population import Population
 from sasr.files import write_whole
-from sasr.logs.recent_episodes import mean_and_error
+from sasr.logs.recorders import mean_and_error
 from sasr.policy import Policy
 from sasr.randomness import stream_seed
 from sasr.tasks import make

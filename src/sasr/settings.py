@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 
 from sasr.agents.registry import agent_named
+from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
 from sasr.shaping.registry import shaper_named
+from sasr.shaping.settings import foreign_option
 
 Mode = Literal["auto", "eager", "compile", "graph"]
 """How updates run."""
+WHOLE_RUN = 2**62
+"""Length of a schedule that was given as START,END: `TrainConfig` makes it as long as the run."""
 _MOST = {"steps": 10**12, "environments": 10**5, "eval_episodes": 10**5, "max_episode_steps": 10**12}
 
 
@@ -69,38 +74,20 @@ class TrainConfig:
     """Settings of the shaper; None takes its defaults, or those of the preset."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "environments", "capacity", "eval_episodes", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        for name, most in _MOST.items():
-            if (getattr(self, name) or 0) > most:
-                raise ValueError(f"{name}={getattr(self, name)} is more than {most:,}, which no machine can do")
-        if self.max_episode_steps is not None and self.max_episode_steps < 1:
-            raise ValueError(f"max_episode_steps={self.max_episode_steps} must be at least 1; None sets no limit")
-        if self.eval_every is not None and self.eval_every < 0:
-            raise ValueError(f"eval_every={self.eval_every} must not be negative; 0 never evaluates")
-        if not self.checkpoint_minutes >= 0.0:
-            raise ValueError(
-                f"checkpoint_minutes={self.checkpoint_minutes} must not be negative; 0 writes the last one"
-            )
-        if not self.seeds:
-            raise ValueError("seeds=() has no runs; give at least one seed")
-        for seed in self.seeds:
-            if not 0 <= seed < 2**63:
-                raise ValueError(f"seed={seed} must be at least 0 and below 2**63")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds={self.seeds} has one twice; runs of one seed would be the same run")
+        _check_counts(self)
+        _check_seeds(self.seeds)
         if self.agent != "auto":
-            _check_kind("agent_config", self.agent_config, agent_named(self.agent)[1].config)
-        kind = shaper_named(self.shaper)
-        if kind is None and self.shaper_config is not None:
+            _check_class("agent_config", self.agent_config, agent_named(self.agent)[1].config)
+        shaper = shaper_named(self.shaper)
+        if shaper is not None:
+            _check_class("shaper_config", self.shaper_config, shaper.config)
+        elif self.shaper_config is not None:
             raise ValueError("shaper_config is given, but shaper='none' has no settings; drop it, or name a shaper")
-        if kind is not None:
-            _check_kind("shaper_config", self.shaper_config, kind.config)
         preset_config(self.preset)
-        _check_numbers("", self, infinite=False)
-        _check_numbers("agent.", self.agent_config, infinite=False)
-        _check_numbers("shaper.", self.shaper_config, infinite=True)  # RND's clip may be: then nothing is clipped
+        _check_finite("", self)
+        _check_finite("agent.", self.agent_config)
+        _check_finite("shaper.", self.shaper_config, infinite=True)  # RND's clip may be: then nothing is clipped
+        object.__setattr__(self, "shaper_config", _scheduled(self.shaper_config, self.steps))
         burn_in = getattr(self.agent_config, "burn_in", 0)
         if self.steps < burn_in:
             raise ValueError(
@@ -135,15 +122,93 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrainConfig:
-        """Settings from plain data; unknown names are refused."""
+        """Settings from plain data; unknown names are rejected."""
         data = dict(data)
+        shaper = shaper_named(data.get("shaper", "sasr"))
         if data.get("agent_config") is not None:
-            data["agent_config"] = _read_agent(agent_named(data["agent"])[1].config, data["agent_config"])
-        kind = shaper_named(data.get("shaper", "sasr"))
-        if kind is not None and data.get("shaper_config") is not None:
-            data["shaper_config"] = _read(kind.config, data["shaper_config"])
-        config: TrainConfig = _read(cls, data)
+            config_class = agent_named(data["agent"])[1].config
+            _check_complete(config_class, data["agent_config"])
+            data["agent_config"] = _read("agent", config_class, data["agent_config"])
+        if shaper is not None and data.get("shaper_config") is not None:
+            data["shaper_config"] = _read("shaper", shaper.config, data["shaper_config"])
+        config: TrainConfig = _read("", cls, data)
         return config
+
+
+class SettingError(ValueError):
+    """A setting that is unknown or has a wrong value; `part` and `name` say which."""
+
+    def __init__(self, part: str, name: str, message: str) -> None:
+        super().__init__(message)
+        self.part, self.name = part, name
+
+
+def with_settings(part: str, config: Any, values: Mapping[str, Any]) -> Any:
+    """A dataclass with some fields replaced by values as `--set`, a plan file or config.json gives them.
+
+    >>> with_settings("shaper", preset_config("paper"), {"retention": "0.5", "sample": False}).retention
+    0.5
+    """
+    return dataclasses.replace(config, **typed_settings(part, [type(config)], values))
+
+
+def typed_settings(part: str, config_classes: Sequence[type[Any]], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of settings as these dataclasses have them; a `SettingError` names one that is wrong."""
+    types: dict[str, Any] = {}
+    for config_class in reversed(config_classes):
+        types |= field_types(config_class)
+    found = {}
+    for name, value in values.items():
+        try:
+            refuse_removed({name: value}, config_classes[0])
+        except ValueError as error:
+            raise SettingError(part, name, str(error)) from None
+        if name not in types:
+            raise SettingError(part, name, str(_unknown_setting(part, config_classes[0], name, types)))
+        try:
+            found[name] = typed(value, types[name])
+        except ValueError as error:
+            full_name = f"{part}.{name}" if part else name
+            raise SettingError(part, name, f"{full_name}={str(value)[:80]} is {error}") from None
+    return found
+
+
+def typed(value: Any, hint: Any) -> Any:
+    """A value as a field of this type has it: from text (`--set`), TOML (plan files) or JSON (config.json) alike.
+
+    >>> typed("64,64", tuple[int, ...]), typed([64, 64], tuple[int, ...]), typed("none", float | None), typed(1, float)
+    ((64, 64), (64, 64), None, 1.0)
+
+    A ValueError says what the value is not.
+    """
+    options = sorted(_options(hint), key=lambda option: option is str)  # every text is a string: try that last
+    for option in options:
+        try:
+            return _as(value, option)
+        except (TypeError, ValueError):
+            continue
+    raise ValueError(f"not {' or '.join(map(_in_words, options))}")
+
+
+def shown(value: Any) -> str:
+    """A value as `--set` takes it.
+
+    >>> shown((256, 256)), shown(None), shown(True)
+    ('256,256', 'none', 'true')
+    """
+    if isinstance(value, tuple):
+        return ",".join(map(shown, value))
+    if isinstance(value, LinearSchedule):
+        return f"{value.start:g},{value.end:g},{value.steps}"
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+@cache
+def field_types(config_class: type[Any]) -> dict[str, Any]:
+    """The type of each field of a dataclass."""
+    return get_type_hints(config_class)
 
 
 def choose_device(name: str) -> torch.device:
@@ -162,56 +227,152 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def _check_kind(name: str, value: Any, kind: type[Any]) -> None:
-    if value is not None and not isinstance(value, kind):
-        raise TypeError(f"{name} is a {type(value).__name__}, but a {kind.__name__} belongs here")
+def _check_counts(config: TrainConfig) -> None:
+    for name in ("steps", "environments", "capacity", "eval_episodes", "log_every"):
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name}={getattr(config, name)} must be at least 1")
+    for name, most in _MOST.items():
+        if (getattr(config, name) or 0) > most:
+            raise ValueError(f"{name}={getattr(config, name)} must be at most {most:,}")
+    if config.max_episode_steps is not None and config.max_episode_steps < 1:
+        raise ValueError(f"max_episode_steps={config.max_episode_steps} must be at least 1; None sets no limit")
+    if config.eval_every is not None and config.eval_every < 0:
+        raise ValueError(f"eval_every={config.eval_every} must not be negative; 0 never evaluates")
+    if not config.checkpoint_minutes >= 0.0:
+        raise ValueError(f"checkpoint_minutes={config.checkpoint_minutes} must not be negative; 0 writes the last one")
 
 
-def _check_numbers(part: str, config: Any, *, infinite: bool) -> None:
-    for field in dataclasses.fields(config) if config is not None else ():
+def _check_seeds(seeds: tuple[int, ...]) -> None:
+    if not seeds:
+        raise ValueError("seeds=() is empty; give at least one seed")
+    for seed in seeds:
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"seed={seed} must be at least 0 and below 2**63")
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds={seeds} has duplicates; runs of the same seed would be identical")
+
+
+def _check_class(name: str, config: Any, config_class: type[Any]) -> None:
+    if config is not None and not isinstance(config, config_class):
+        raise TypeError(f"{name} is a {type(config).__name__}, but must be a {config_class.__name__}")
+
+
+def _check_finite(part: str, config: Any, *, infinite: bool = False) -> None:
+    if config is None:
+        return
+    for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
             raise ValueError(f"{part}{field.name}={value} is not a finite number")
 
 
-def _read_agent(kind: type[Any], data: Mapping[str, Any]) -> Any:
-    """An agent's settings; all must be there, as a default may mean something else than when they were written."""
-    missing = sorted(set(get_type_hints(kind)) - data.keys())
+def _scheduled(config: Any, steps: int) -> Any:
+    """The same with every schedule that was given without a length as long as the run."""
+    if config is None:
+        return None
+    changed = {}
+    for name, value in vars(config).items():
+        if isinstance(value, LinearSchedule) and value.steps == WHOLE_RUN:
+            changed[name] = dataclasses.replace(value, steps=steps)
+    return dataclasses.replace(config, **changed)
+
+
+def _check_complete(agent_class: type[Any], data: Mapping[str, Any]) -> None:
+    """All settings of an agent must be there: a default may mean something else than when they were written."""
+    missing = sorted({field.name for field in dataclasses.fields(agent_class)} - data.keys())
     if missing:
         raise ValueError(
-            f"{kind.__name__} lacks {missing[0]!r}: an older sasr wrote it, whose agent was another; train again"
+            f"{agent_class.__name__} lacks {missing[0]!r}: an older sasr wrote it, whose agent was another; train again"
         )
-    return _read(kind, data)
 
 
-def _read(kind: type[Any], data: Mapping[str, Any]) -> Any:
-    """A dataclass from what JSON made of it: lists become tuples again, and a schedule its class."""
-    refuse_removed(data, kind)
-    hints = get_type_hints(kind)
-    unknown = sorted(data.keys() - hints.keys())
+def _read(part: str, config_class: type[Any], data: Mapping[str, Any]) -> Any:
+    refuse_removed(data, config_class)
+    names = {field.name for field in dataclasses.fields(config_class)}
+    unknown = sorted(data.keys() - names)
     if unknown:
-        raise ValueError(f"{kind.__name__} has no setting {unknown[0]!r}; it was written by another version of sasr")
-    return kind(**{name: _restored(name, value, hints[name]) for name, value in data.items()})
+        raise ValueError(
+            f"{config_class.__name__} has no setting {unknown[0]!r}; it was written by another version of sasr"
+        )
+    try:
+        return config_class(**typed_settings(part, [config_class], data))
+    except SettingError as error:
+        raise ValueError(f"{error}; the file was damaged, or changed by hand") from None
 
 
-def _restored(name: str, value: Any, hint: Any) -> Any:
-    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    if isinstance(value, dict) and LinearSchedule in options:
-        return LinearSchedule(**value)
-    value = tuple(value) if isinstance(value, list) else value
-    if not any(_fits(value, option) for option in options):
-        raise ValueError(f"{name}={str(value)[:80]!r} is no value of this setting; it was damaged, or changed by hand")
+def _unknown_setting(part: str, config_class: type[Any], name: str, known: Iterable[str]) -> ValueError:
+    if part == "shaper":
+        return foreign_option(config_class, name)
+    return unknown_name(f"setting of the {part}" if part else "setting", name, known)
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    if get_origin(hint) in (Union, UnionType):
+        return get_args(hint)
+    return (hint,)
+
+
+def _as(value: Any, kind: Any) -> Any:
+    """A value as this type and no other; raises a TypeError or ValueError where it is none."""
+    is_text = isinstance(value, str)
+    word = value.strip().lower() if is_text else value
+    if kind is Any:
+        return value
+    if get_origin(kind) is Literal:
+        return _only(value, value in get_args(kind))
+    if kind is NoneType:
+        return _only(None, word in (None, "none", "null"))
+    if kind is bool:
+        word = _BOOLEANS.get(word) if is_text else word
+        return _only(word, isinstance(word, bool))
+    if kind in (int, float):
+        value = kind(value) if is_text else value
+        return kind(_only(value, isinstance(value, int | kind) and not isinstance(value, bool)))
+    if get_origin(kind) is tuple:
+        entry_type = get_args(kind)[0]
+        return tuple(typed(entry, entry_type) for entry in _entries(value))
+    if kind is LinearSchedule and not isinstance(value, LinearSchedule):
+        return _schedule(value)
+    return _only(value, isinstance(value, kind))
+
+
+def _only(value: Any, fits: bool) -> Any:
+    if not fits:
+        raise ValueError
     return value
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value that JSON gave is of a type."""
-    if kind is Any:
-        return True
+def _entries(value: Any) -> Sequence[Any]:
+    """The entries of a list, which text separates by commas, with or without brackets around it."""
+    if isinstance(value, str):
+        return [entry for entry in value.strip("()[] ").split(",") if entry.strip()]
+    entries: Sequence[Any] = _only(value, isinstance(value, list | tuple))
+    return entries
+
+
+def _schedule(value: Any) -> LinearSchedule:
+    """From START,END (as long as the run) or START,END,STEPS; config.json has the names as well."""
+    if isinstance(value, dict):
+        return LinearSchedule(**value)
+    start, end, *length = _entries(value)
+    (steps,) = length or [WHOLE_RUN]
+    return LinearSchedule(typed(start, float), typed(end, float), typed(steps, int))
+
+
+def _in_words(kind: Any) -> str:
     if get_origin(kind) is Literal:
-        return value in get_args(kind)
+        return "one of " + ", ".join(map(str, get_args(kind)))
     if get_origin(kind) is tuple:
-        return isinstance(value, tuple) and all(_fits(own, get_args(kind)[0]) for own in value)
-    if kind in (int, float):
-        return isinstance(value, int | kind) and not isinstance(value, bool)
-    return not isinstance(kind, type) or isinstance(value, kind)
+        return "a list such as 64,64"
+    return _WORDS.get(kind, str(kind))
+
+
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    NoneType: "none",
+    LinearSchedule: "a schedule START,END or START,END,STEPS",
+}

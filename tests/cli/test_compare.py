@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 import sasr
-from sasr.cli import compare, gridding
+from sasr.cli import compare
+from sasr.experiments import runners
 from sasr.experiments.estimate import examine
 from sasr.experiments.plan import Plan
-from sasr.experiments.runners.pool import Room
+from sasr.experiments.runners import Room
 from sasr.logs.metrics import read_metrics
 from sasr.report.store import read_result, read_results, write_result
 from tests.cli.commands import run
@@ -122,7 +123,7 @@ def test_a_result_is_saved_as_soon_as_its_cells_are_done(
     def taken_away(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gridding, "_save", taken_away)  # what comes after the last cell never comes
+    monkeypatch.setattr(compare, "save_results", taken_away)  # what comes after the last cell never comes
     assert run(capsys, "compare", *TINY, "--on", "inline", "--save")[0] == 130
     (result,) = read_results(here / "results" / "compare").results  # no suite, no plan
     assert len(result.seeds[0].final) == 2
@@ -291,7 +292,7 @@ def test_without_a_package_the_line_to_install_it_is_told(
 def test_seeds_share_a_process_as_far_as_they_fit(on: Any, population: int | None, most: int) -> None:
     (cell,) = cells(["Pendulum-v1"], ["sac"], seeds=10)
     need = examine(cell)
-    means = compare._Means(
+    means = runners.Resources(
         on=on, jobs=None, threads=1, population=population, rooms=[Room("0", need.of(5)), Room("1", need.of(3))]
     )
     assert means.most_seeds(Plan((cell,)), {cell.kind: need})(cell) == most
@@ -318,11 +319,11 @@ def test_on_cpus_fewer_cells_than_cores_are_split_among_them(
     sizes: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(compare, "cores", lambda: cores)
+    monkeypatch.setattr(runners, "cores", lambda: cores)
     plan = Plan(tuple(cells(["Pendulum-v1"], ["sac", "sasr", "rnd"][:methods], seeds=10)))
     needs = {cell.kind: examine(cell) for cell in plan.cells}
     for name, expected in (("", sizes), ("0", [10] * methods)):  # a GPU is shared well only under MPS
-        means = compare._Means(on="pool", jobs=jobs, threads=threads, population=None, rooms=[Room(name, 2**40)])
+        means = runners.Resources(on="pool", jobs=jobs, threads=threads, population=None, rooms=[Room(name, 2**40)])
         parts = plan.split(means.most_seeds(plan, needs)).cells
         assert [len(own.seeds) for own in parts] == expected
         shares = means.shared(len(parts))

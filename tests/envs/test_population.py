@@ -195,7 +195,7 @@ def test_closing_in_the_middle_of_a_step_is_quick():
     population = Population("AntStand", seeds=range(4), workers=2)
     population.reset()
     population.send(np.zeros((4, 1, 8), np.float32))
-    processes = list(population._processes)
+    processes = list(population.processes)
     population.close()
     assert [process.returncode for process in processes] == [0, 0]  # they closed, nobody had to kill them
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sasr.experiments.runners.inline import Inline
+from sasr.experiments.runners import Inline
 from tests.experiments.small import carried_out
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sasr.experiments.grid import Grid
 from sasr.experiments.job import Job
 from sasr.experiments.plan import Cell, changed, grid
-from sasr.experiments.runners.protocol import Runner
+from sasr.experiments.runners import Runner
 from sasr.logs.metrics import read_metrics
 
 AGENT = {"hidden": [8, 8], "burn_in": 40, "batch_size": 16}

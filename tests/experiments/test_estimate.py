@@ -41,7 +41,7 @@ def test_a_trial_scales_with_the_length_of_the_run(method: str) -> None:
 def test_random_steps_at_the_start_are_not_taken_for_steps_that_are_learned_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(estimate, "_seconds_of_a_step", lambda trainer, seconds: (1.0, 1000.0))
+    monkeypatch.setattr(estimate, "seconds_per_step", lambda trainer, seconds: (1.0, 1000.0))
     own = cells(["Pendulum-v1"], ["sac"], seeds=1, steps=50_000)
     for burn_in, wanted in ((40, 40 + 1000 * 49_960), (50_000, 50_000)):
         (cell,) = changed(own, agent={"burn_in": burn_in}, settings={"eval_every": 0})
@@ -53,7 +53,7 @@ def test_random_steps_at_the_start_are_not_taken_for_steps_that_are_learned_from
 def test_a_trial_times_steps_of_both_kinds(method: str) -> None:
     (cell,) = grid(["Pendulum-v1"], [method], steps=10_000)
     with Trainer(complete(cell.config(device="cpu", workers=0))) as trainer:
-        at_random, learned_from = estimate._seconds_of_a_step(trainer, 0.05)
+        at_random, learned_from = estimate.seconds_per_step(trainer, 0.05)
     assert learned_from > 0.0
     assert at_random >= 0.0
     assert trainer.loop.steps > trainer.learner.burn_in

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from sasr.experiments.job import Job, progress_of
-from sasr.experiments.runners.inline import Inline
-from sasr.experiments.runners.ray import INSTALL, OnRay
+from sasr.experiments.ray import INSTALL, OnRay
+from sasr.experiments.runners import Inline
 from sasr.training.checkpoint import newest
 from sasr.training.trainer import CHECKPOINTS
 from tests.cli.commands import run
@@ -162,7 +162,7 @@ def test_without_ray_the_line_to_install_it_is_told(monkeypatch: pytest.MonkeyPa
 LISTENING = """
 import os, sys
 from pathlib import Path
-from sasr.experiments.runners.ray import OnRay
+from sasr.experiments.ray import OnRay
 
 def family(own):
     parents = {}

@@ -19,11 +19,9 @@ import pytest
 
 from sasr.api import start
 from sasr.experiments.grid import Grid
-from sasr.experiments.job import Job, progress_of
+from sasr.experiments.job import Job, State, progress_of
 from sasr.experiments.plan import Cell
-from sasr.experiments.runners.inline import Inline
-from sasr.experiments.runners.pool import Pool, Room
-from sasr.experiments.runners.protocol import State
+from sasr.experiments.runners import Inline, Pool, Room
 from sasr.report.store import read_results
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
@@ -157,7 +155,7 @@ def test_a_pool_starts_no_more_than_cores_and_memory_allow(tmp_path: Path, monke
         ended.extend([job.cell.id] if state == "done" else [])
 
     ended: list[str] = []
-    monkeypatch.setattr("sasr.experiments.runners.pool.launch", start)
+    monkeypatch.setattr("sasr.experiments.runners.launch", start)
     pool.run(made, tell)
     assert sorted(ended) == sorted(job.cell.id for job in made)
     assert most["threads"] == 4  # a third one would have had cores, but not the memory

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from sasr.experiments import view
 from sasr.experiments.grid import Grid
-from sasr.experiments.runners.inline import Inline
+from sasr.experiments.runners import Inline
 from sasr.experiments.view import GridView
 from tests.experiments.small import jobs
 

@@ -15,7 +15,7 @@ import sasr
 from sasr import api
 from sasr.logs import console as view
 from sasr.logs.console import ConsoleView, sparkline
-from sasr.logs.recent_episodes import EPISODES, Window
+from sasr.logs.recorders import EPISODES, RecentEpisodes
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 from tests.conftest import settings
@@ -153,7 +153,7 @@ def test_a_sparkline_fits_its_width_and_rises_where_the_values_do(values: list[f
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(-100, 100)), max_size=400))
 def test_the_window_is_the_mean_of_the_last_hundred_of_each_member(episodes: list[tuple[int, float]]) -> None:
-    window = Window(3)
+    window = RecentEpisodes(3)
     for member, ret in episodes:
         window.add(member, ret=ret, length=1, success=False)
     for member, mean in enumerate(window.means()["ep_rew_mean"]):

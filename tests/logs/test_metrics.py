@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,11 +13,13 @@ import pytest
 import torch
 
 import sasr
-from sasr.logs.metrics import MetricsFile, read_metrics
+from sasr.logs.metrics import MetricsFile, PeakMemory, read_metrics
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 
 SEEDS = (7, 8)
+CPU = torch.device("cpu")
+BIG = 2**28
 
 
 def trainer(steps: int = 0) -> SimpleNamespace:
@@ -192,13 +195,13 @@ def test_lines_wait_while_the_disk_is_full_and_none_is_lost_or_doubled(room: int
     told: list[str] = []
     file = MetricsFile(tmp_path, warn=told.append)
     file.begin(trainer())
-    real = file._file
-    file._file = FullDisk(real, room)
+    real = file.file
+    file.file = FullDisk(real, room)
     for step in range(3):
         file.notice(step, "line")
     assert len(told) == 1
     assert "No space left" in told[0]
-    file._file = real
+    file.file = real
     file.notice(3, "line")
     assert [event["step"] for event in read_metrics(tmp_path)] == [0, 1, 2, 3]
     assert file.save()["bytes"] == (tmp_path / "metrics.jsonl").stat().st_size
@@ -210,3 +213,14 @@ def test_a_real_run_has_a_line_for_every_member_at_every_event(trained: sasr.Run
         assert found == [(step, member, seed) for step in steps for member, seed in enumerate((3, 5))]
     assert [event["step"] for event in trained.metrics("clock")] == list(range(50, 451, 50))
     assert trained.finished
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell only of the process's whole life")
+def test_a_peak_counts_what_was_given_back_but_not_what_was_before() -> None:
+    before = PeakMemory(CPU)
+    low = before.bytes()
+    block = np.ones(BIG, np.uint8)
+    assert before.bytes() >= low + BIG // 2
+    del block
+    assert before.bytes() >= low + BIG // 2
+    assert PeakMemory(CPU).bytes() < low + BIG // 2

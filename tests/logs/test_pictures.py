@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 import sasr
 from sasr import SASR, Host
-from sasr.logs import learning_curve
-from sasr.logs.learning_curve import draw_curve, evaluation_curve, training_curve
-from sasr.logs.success_map import SuccessMap, draw_maps, read_maps
+from sasr.logs import plots
+from sasr.logs.plots import SuccessMap, draw_curve, draw_maps, evaluation_curve, read_maps, training_curve
 from sasr.training import TrainConfig
 
 pytest.importorskip("matplotlib")
@@ -31,7 +30,7 @@ def test_the_curve_of_a_run_is_a_picture_in_its_folder(trained: sasr.Run) -> Non
 
 def test_the_figure_has_the_runs_own_data(trained: sasr.Run) -> None:
     events = trained.metrics("episode", "evaluation")
-    lines = learning_curve._figure(events, "", 2).axes[0].get_lines()
+    lines = plots.curve_figure(events, "", 2).axes[0].get_lines()
     drawn = [line.get_ydata().tolist() for line in lines if line.get_xdata().tolist() == [150, 300, 450]]
     found = trained.evaluation()
     assert len(drawn) == 3
@@ -71,9 +70,9 @@ def test_evaluations_and_episodes_that_are_missing_are_gaps() -> None:
 def test_without_matplotlib_the_run_says_what_to_install(
     started: Callable[..., sasr.Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning_curve, "available", lambda: False)
+    monkeypatch.setattr(plots, "available", lambda: False)
     run = started("bare", steps=40, eval_every=0)
-    assert [event["text"] for event in run.metrics("notice")] == [learning_curve.INSTALL]
+    assert [event["text"] for event in run.metrics("notice")] == [plots.INSTALL]
     assert not (run.folder / "curve.png").exists()
 
 

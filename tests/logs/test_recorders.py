@@ -17,8 +17,8 @@ import pytest
 
 import sasr
 from sasr import api
-from sasr.logs.recorders import Many
-from sasr.logs.success_map import DATA, read_maps
+from sasr.logs.plots import MAPS_DATA, read_maps
+from sasr.logs.recorders import Recorders
 from sasr.training.trainer import Silent
 from tests.conftest import settings
 
@@ -50,7 +50,7 @@ class Failing:
         return fail
 
 
-def all_of_it(many: Many) -> dict[str, Any]:
+def all_of_it(many: Recorders) -> dict[str, Any]:
     many.begin(SimpleNamespace(loop=SimpleNamespace(steps=7)))
     many.turned(8)
     many.episodes(8, [])
@@ -65,7 +65,7 @@ def all_of_it(many: Many) -> dict[str, Any]:
 def test_a_recorder_that_fails_is_told_once_and_the_others_go_on(order: tuple[str, ...]) -> None:
     told = Told()
     made = {"metrics": told, "other": Failing()}
-    saved = all_of_it(Many({name: made[name] for name in order}))
+    saved = all_of_it(Recorders({name: made[name] for name in order}))
     (notice,) = told.notices
     assert "other failed" in notice
     assert "No space left on device" in notice
@@ -75,7 +75,7 @@ def test_a_recorder_that_fails_is_told_once_and_the_others_go_on(order: tuple[st
 
 def test_a_run_that_cannot_keep_its_metrics_does_not_go_on() -> None:
     with pytest.raises(OSError, match="No space left"):
-        all_of_it(Many({"metrics": Failing(), "other": Told()}))
+        all_of_it(Recorders({"metrics": Failing(), "other": Told()}))
 
 
 FULL_DISK = """
@@ -121,18 +121,18 @@ def test_a_run_goes_on_to_its_last_step_when_its_disk_is_full(tmp_path: Path) ->
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 no archive"])
 def test_a_damaged_success_map_does_not_keep_a_run_from_going_on(damage: bytes, tmp_path: Path) -> None:
-    turned = Many.turned
+    turned = Recorders.turned
 
-    def stop(self: Many, steps: int) -> None:
+    def stop(self: Recorders, steps: int) -> None:
         turned(self, steps)
         if steps == 90:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Many, "turned", stop)
+        patch.setattr(Recorders, "turned", stop)
         run = api.start(settings(task="MountainCar", steps=200, eval_every=0), out=tmp_path / "run", events=False)
     assert read_maps(run.folder).steps.tolist() == [20, 40, 60, 80]
-    (run.folder / DATA).write_bytes(damage)
+    (run.folder / MAPS_DATA).write_bytes(damage)
     assert sasr.resume(run, progress=False, events=False).finished
     assert any("success_map.npz can't be read" in event["text"] for event in run.metrics("notice"))
     assert read_maps(run.folder).steps.tolist() == [100, 120, 140, 160, 180, 200]

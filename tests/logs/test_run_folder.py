@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 
 import sasr
 from sasr import api
-from sasr.logs.run_folder import FORMAT, RunFolder, check_free, commit_here, default_place
-from sasr.logs.space_json import space_from_json, space_to_json
+from sasr.logs.run_folder import (
+    FORMAT,
+    RunFolder,
+    check_free,
+    commit_here,
+    default_place,
+    space_from_json,
+    space_to_json,
+)
 from tests.conftest import TINY, settings
 
 

@@ -9,8 +9,7 @@ import pytest
 from pages import pictures
 from pages.analysis import Stage, bin_stages, count_visits
 from sasr.report import figures
-from sasr.report.read import Collection
-from sasr.report.reference import Reference
+from sasr.report.read import Collection, Reference
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import Estimate
 from tests.report.synthetic import make_result, seed_result

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from pages.rows import at, median_steps, rows_of, sources
-from sasr.report.reference import Reference
+from sasr.report.read import Reference
 from sasr.report.seeds import SeedResult
 from sasr.report.store import Result
 from tests.report.synthetic import make_result

@@ -7,8 +7,7 @@ import pytest
 from matplotlib import image
 
 from sasr.report import figures, stats
-from sasr.report.read import Collection
-from sasr.report.reference import like, read_reference
+from sasr.report.read import Collection, like, read_reference
 from sasr.report.summary import summarise
 
 from .synthetic import make_result
@@ -31,13 +30,6 @@ def test_a_line_is_the_mean_of_the_seeds_and_its_band_their_standard_error(grid:
     highest = band.get_paths()[0].vertices[:, 1].max()
     assert highest == pytest.approx((values.mean(0) + values.std(0, ddof=1) / np.sqrt(3)).max())
     assert [own.get_title() for own in figure.axes] == ["AntStand", "AntFar"]
-
-
-@pytest.mark.parametrize(("band", "lines"), [("error", 2), ("iqm", 2), ("seeds", 8)])
-def test_bands_can_be_errors_intervals_or_every_seed(band: figures.Band, lines: int, grid: Collection) -> None:
-    figure = figures.learning_curves(figures.panels_of(grid), band=band)
-    assert len(figure.axes[0].lines) == lines
-    assert len(figure.axes[0].collections) == (0 if band == "seeds" else 2)
 
 
 def test_reference_curves_lie_over_those_of_the_same_method(grid: Collection, tmp_path: Path) -> None:

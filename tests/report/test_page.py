@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sasr.report import page_data as payload_module
-from sasr.report import plotly_js
-from sasr.report.page import _embedded, write_page
+from sasr.report import page as page_module
+from sasr.report import page_data
+from sasr.report.page import embedded_json, packed_script, write_page
 from sasr.report.page_data import packed
-from sasr.report.plotly_js import packed_script
-from sasr.report.read import Collection, Video, collect
-from sasr.report.runs import Maps
+from sasr.report.read import Collection, Maps, Video, collect
 from sasr.report.store import write_result
 
 from .synthetic import make_result
@@ -44,8 +42,8 @@ def test_packed_numbers_come_back_to_within_half_a_step(values: list[float], bit
 
 @given(st.text())
 def test_no_text_can_end_the_script_it_is_in(text: str) -> None:
-    assert "<" not in _embedded({"name": text})
-    assert json.loads(_embedded({"name": text}))["name"] == text
+    assert "<" not in embedded_json({"name": text})
+    assert json.loads(embedded_json({"name": text}))["name"] == text
 
 
 def test_the_page_fetches_nothing_and_has_no_external_parts(tmp_path: Path) -> None:
@@ -58,11 +56,11 @@ def test_the_page_fetches_nothing_and_has_no_external_parts(tmp_path: Path) -> N
 
 
 def test_plotly_is_as_it_came_but_for_kinds_that_are_not_drawn_and_brackets_that_make_it_quick() -> None:
-    shipped = plotly_js.plotly_script().rstrip()
+    shipped = page_module.plotly_script().rstrip()
     changed = gzip.decompress(base64.b64decode(packed_script())).decode("ascii")
     assert shipped.isascii() is False
     # Each of the three changes undone gives the script as it came.
-    found, slim = plotly_js._KINDS.search(shipped), plotly_js._KINDS.search(changed)
+    found, slim = page_module.TRACE_KINDS.search(shipped), page_module.TRACE_KINDS.search(changed)
     assert found is not None
     assert slim is not None
     assert slim[1] in found[1].split(",")
@@ -90,12 +88,12 @@ BUNDLE += """r.register([o(),b$(),p()]);t.exports=r});return c();})();
 )
 def test_a_plotly_of_another_form_keeps_all_its_kinds(change: tuple[str, str], into: tuple[str, str]) -> None:
     script = BUNDLE.replace(*change)
-    assert plotly_js._of_kinds(script, ("heatmap",)) == script.replace(*into)
+    assert page_module.with_traces(script, ("heatmap",)) == script.replace(*into)
 
 
 @pytest.mark.parametrize("script", ["var Plotly = {};", "f(1, () => {\n});", "x" * 2_000 + ", () => {\n\n}));"])
 def test_a_plotly_in_another_wrapper_stays_in_it(script: str) -> None:
-    assert plotly_js._read_once(script) == script
+    assert page_module.in_parentheses(script) == script
 
 
 def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
@@ -118,7 +116,7 @@ def test_long_and_ragged_curves_are_drawn_on_200_points(tmp_path: Path) -> None:
 
 
 def test_small_films_are_embedded_and_large_ones_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload_module, "VIDEO_BYTES", 10)
+    monkeypatch.setattr(page_data, "VIDEO_BYTES", 10)
     (tmp_path / "a run").mkdir()
     films = []
     for name, size in (("one.mp4", 8), ("two.mp4", 8)):

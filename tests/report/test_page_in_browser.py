@@ -17,8 +17,7 @@ import pytest
 
 from sasr.report import stats
 from sasr.report.page import write_page
-from sasr.report.read import Collection, collect
-from sasr.report.reference import read_reference
+from sasr.report.read import Collection, collect, read_reference
 from sasr.report.store import Result, write_result
 
 from .synthetic import add_maps, make_result, make_run

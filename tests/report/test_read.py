@@ -11,8 +11,7 @@ import pytest
 
 import sasr
 from sasr.agents import SacConfig
-from sasr.report.read import collect
-from sasr.report.runs import from_run, method_name, read_maps
+from sasr.report.read import collect, from_run, method_name, read_maps
 from sasr.report.store import write_result
 
 from .synthetic import add_maps, make_result, make_run

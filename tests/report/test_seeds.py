@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sasr.report.runs import from_run
+from sasr.report.read import from_run
 from sasr.report.seeds import SeedResult, seed_from_json, training_by_point, training_parts
 
 from .synthetic import make_run
@@ -34,8 +34,8 @@ def made(own: list[tuple[int, float, int]], every: int = 100) -> SeedResult:
         steps=points,
         returns=tuple(float(step) for step in points),
         episodes=tuple(part.episodes for part in parts),
-        trained=tuple(part.ret for part in parts),
-        lengths=tuple(part.length for part in parts),
+        trained=tuple(part.trained for part in parts),
+        lengths=tuple(part.lengths for part in parts),
     )
 
 
@@ -49,13 +49,13 @@ def test_a_stretch_of_training_is_the_mean_of_its_episodes(
     assert found is not None
     assert found.episodes == len(inside)
     if not inside:
-        assert math.isnan(found.ret)
-        assert math.isnan(found.length)
+        assert math.isnan(found.trained)
+        assert math.isnan(found.lengths)
         return
     ret, length = np.mean(inside, axis=0)
     # Six digits of each part are stored; parts of both signs may cancel.
-    assert found.ret == pytest.approx(ret, abs=1e-5 * max(abs(own) for own, _ in inside))
-    assert found.length == pytest.approx(length, rel=1e-5)
+    assert found.trained == pytest.approx(ret, abs=1e-5 * max(abs(own) for own, _ in inside))
+    assert found.lengths == pytest.approx(length, rel=1e-5)
 
 
 @given(episodes, st.integers(2, 10))
@@ -87,7 +87,7 @@ def test_what_critics_said_is_the_most_of_the_figures_logged(own: list[tuple[int
     events = [{"kind": "figures", "step": step, "train/q_mean": value} for step, value in own]
     for (after, until), part in zip(((0, 400), (400, 1_000)), training_by_point((400, 1_000), events), strict=True):
         inside = [value for step, value in own if after < step <= until]
-        assert part.value == pytest.approx(max(inside, default=math.nan), rel=1e-5, nan_ok=True)
+        assert part.values == pytest.approx(max(inside, default=math.nan), rel=1e-5, nan_ok=True)
 
 
 def test_stretches_of_different_lengths_weigh_by_their_steps() -> None:
@@ -96,7 +96,7 @@ def test_stretches_of_different_lengths_weigh_by_their_steps() -> None:
     seed = SeedResult(seed=0, steps=(100, 400, 500), returns=(0.0,) * 3, **figures, **parts)
     assert seed.training(0, 400) == pytest.approx((1, 1.0, 10.0, 1.75, math.nan, 7.0), nan_ok=True)
     assert seed.training(0, 500) == pytest.approx((4, 4.0, 17.5, 1.75, math.nan, 9.0), nan_ok=True)
-    assert math.isnan(replace(seed, values=()).training(0, 500).value)
+    assert math.isnan(replace(seed, values=()).training(0, 500).values)
 
 
 def test_a_run_without_shaping_stores_nothing_of_it() -> None:

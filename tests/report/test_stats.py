@@ -96,11 +96,6 @@ def test_methods_on_different_tasks_are_not_compared() -> None:
         stats.probability_of_improvement([[1.0], [2.0]], [[1.0]])
 
 
-def test_a_level_outside_0_to_1_is_refused() -> None:
-    with pytest.raises(ValueError, match="level=95"):
-        stats.estimate([[1.0, 2.0]], level=95)
-
-
 def test_the_area_of_a_line_is_its_middle_and_stops_where_told() -> None:
     steps = np.arange(0, 101, 10)
     assert stats.area_under_curve(steps, steps / 100) == pytest.approx(0.5)

@@ -16,9 +16,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sasr import SASR, Host
-from sasr.cli.settings import applied
-from sasr.experiments.method import Method
-from sasr.settings import TrainConfig
+from sasr.experiments.plan import Method
+from sasr.settings import TrainConfig, with_settings
 from sasr.shaping.diagnosis import diagnose
 from sasr.shaping.presets import PRESETS, SasrConfig
 from tests.conftest import make_batch, make_step
@@ -333,7 +332,7 @@ def test_a_removed_option_is_refused_wherever_it_is_written(name: str, value: An
     with pytest.raises(ValueError, match=message):
         TrainConfig.from_json(json)
     with pytest.raises(ValueError, match=message.lower()):
-        applied("shaper", SasrConfig(), text)
+        with_settings("shaper", SasrConfig(), text)
 
 
 @pytest.mark.parametrize(("value", "today"), [(True, "beta"), (False, "mean")])
@@ -341,7 +340,7 @@ def test_a_sample_that_is_true_or_false_is_answered_with_its_name_today(value: b
     with pytest.raises(ValueError, match=f"sample={value} is called sample='{today}' since sasr 0.1.0"):
         SASR(sample=value)
     with pytest.raises(ValueError, match=f"is called sample='{today}'"):
-        applied("shaper", SasrConfig(), {"sample": str(value).lower()})
+        with_settings("shaper", SasrConfig(), {"sample": str(value).lower()})
 
 
 def test_without_sampling_the_rate_is_the_mean_or_the_ratio_of_counts(bound: Bound) -> None:

@@ -216,7 +216,7 @@ def test_angles_are_upstreams_bit_for_bit():
     for pitch in np.pi / 2 + np.array([0.0, 1e-3, -1e-8, 1e-9, -1e-10, 1e-15]):
         matrices += list(euler2mat(np.array([[0.3, pitch, -2.0], [0.0, pitch, 0.0], [-0.3, -pitch, 3.0]])))
     for matrix in matrices:
-        same_bits(fetch._euler(matrix.ravel()), mat2euler(matrix))
+        same_bits(fetch.euler(matrix.ravel()), mat2euler(matrix))
 
 
 @pytest.mark.parametrize("name", ["AntStand", "HumanKeep", "WalkerKeep", "RobotReach"])

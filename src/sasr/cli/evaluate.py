@@ -13,7 +13,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from sasr.cli.settings import AllowImport
+from sasr.cli.options import AllowImport
 from sasr.final_evaluation import INSTALL, evaluate_policy, film, rows, write_judgement
 from sasr.logs.console import number
 from sasr.policy import load_policy

@@ -14,12 +14,10 @@ from rich.text import Text
 
 from sasr.files import check_writable
 from sasr.report import figures as drawing
-from sasr.report import tables
-from sasr.report.page import write_page
-from sasr.report.plotly_js import plotly_script
-from sasr.report.read import Collection, collect
-from sasr.report.reference import References, read_reference
+from sasr.report.page import plotly_script, write_page
+from sasr.report.read import Collection, References, collect, read_reference
 from sasr.report.summary import Summary, summarise
+from sasr.report.tables import report_tables
 from sasr.terminal import Terminal
 
 
@@ -60,8 +58,8 @@ def report(
         write_page(found, path, title=title, command=command, reference=curves, summary=summary, seed=seed)
     if figures:
         with console.status("drawing"):
-            write_figures(found, summary, figures, reference=curves, seed=seed)
-    _tell(found, console)
+            write_figures(found, summary, figures, reference=curves)
+    _print_found(found, console)
     console.print(Text(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB)"), soft_wrap=True)
     if figures:
         console.print(Text(f"figures and tables: {figures}"), soft_wrap=True)
@@ -69,37 +67,26 @@ def report(
         webbrowser.open(path.resolve().as_uri())
 
 
-def write_figures(
-    found: Collection, summary: Summary, folder: Path, *, reference: References | None, seed: int
-) -> list[Path]:
+def write_figures(found: Collection, summary: Summary, folder: Path, *, reference: References | None) -> list[Path]:
     """Every figure and table of a report as files; their paths."""
     drawn = {
-        "curves": drawing.learning_curves(drawing.panels_of(found), reference=reference, seed=seed),
+        "curves": drawing.learning_curves(drawing.panels_of(found), reference=reference),
         "intervals": drawing.interval_bars(summary),
         "profiles": drawing.profiles({own.method: own.profile for own in summary.aggregates if own.profile}),
     }
-    written = [path for name, figure in drawn.items() for path in drawing.save(figure, folder / name)]
-    made = {
-        "final": tables.final_table(summary),
-        "iqm": tables.iqm_table(summary),
-        "area": tables.area_table(summary),
-        "halfway": tables.halfway_table(summary),
-        "overall": tables.aggregate_table(summary),
-        "time": tables.cost_table(summary, "time"),
-        "memory": tables.cost_table(summary, "memory"),
-    }
-    for name, table in made.items():
-        if not table.known:
-            continue
-        for end, text in ((".md", table.to_markdown()), (".tex", table.to_latex()), (".csv", table.to_csv())):
-            path = folder / f"{name}{end}"
+    written = []
+    for name, figure in drawn.items():
+        written += drawing.save(figure, folder / name)
+    for name, table in report_tables(summary).items():
+        for suffix, text in ((".md", table.to_markdown()), (".tex", table.to_latex()), (".csv", table.to_csv())):
+            path = folder / f"{name}{suffix}"
             path.write_text(text, encoding="utf-8")
             written.append(path)
     return written
 
 
-def _tell(found: Collection, console: Console) -> None:
-    """What is in the page, and what is not as it should be."""
+def _print_found(found: Collection, console: Console) -> None:
+    """Print what is in the page, and what is incomplete or could not be read."""
     runs = sum(len(own.seeds) for own in found.results)
     tasks, methods = len(found.tasks), len(found.methods)
     console.print(f"{tasks} task(s), {methods} method(s), {runs} run(s)", highlight=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich import box
@@ -14,50 +14,39 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.agents.registry import AGENTS
-from sasr.api import Run, agent_for, clear_up, default_steps, go_on, start
-from sasr.cli.settings import MOST_SEEDS, AllowImport, applied, meanings, shown, split
+from sasr.api import Run, clear_up, default_steps, go_on, start
+from sasr.cli.options import MOST_SEEDS, AllowImport, meanings, run_flags, split_settings
 from sasr.errors import unknown_name
-from sasr.logs import learning_curve, success_map
+from sasr.experiments import Method
+from sasr.logs import plots
 from sasr.logs.console import spread
-from sasr.settings import Mode, TrainConfig
+from sasr.settings import TrainConfig, shown
 from sasr.shaping.presets import preset_config
-from sasr.shaping.registry import SHAPERS, shaper_named
+from sasr.shaping.registry import SHAPERS
 from sasr.terminal import Terminal
 
+_OWN_FLAGS = ("task", "seeds", "steps", "agent_config", "shaper_config")  # settings that flags say in another way
 _MEANING = meanings(TrainConfig)
-_TRACK = "Also tell a service what happens: wandb, which obeys WANDB_MODE=offline."
-
-
-def _says(field: str) -> Any:
-    """The help of a flag is what its setting means."""
-    return tyro.conf.arg(help=_MEANING[field])
+_PRESET = tyro.conf.arg(help=_MEANING["preset"])
+Tensorboard = Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")]
+Track = Annotated[str, tyro.conf.arg(help="Also log to a service: wandb, which obeys WANDB_MODE=offline.")]
+if TYPE_CHECKING:
+    RunFlags = Any
+else:
+    _names = [field.name for field in dataclasses.fields(TrainConfig) if field.name not in _OWN_FLAGS]
+    RunFlags = Annotated[run_flags(_names), tyro.conf.arg(name="")]
 
 
 def train(
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK", help=_MEANING["task"])],
+    flags: RunFlags,
     *,
-    agent: Annotated[str, _says("agent")] = TrainConfig.agent,
-    shaper: Annotated[str, _says("shaper")] = TrainConfig.shaper,
-    preset: Annotated[str, _says("preset")] = TrainConfig.preset,
-    exploration: Annotated[
-        str | None, tyro.conf.arg(help="How SAC explores: gaussian or noisy; short for --set agent.exploration=…")
-    ] = None,
     seeds: Annotated[int, tyro.conf.arg(help="How many independent runs, all in one process.")] = 1,
     seed: Annotated[int, tyro.conf.arg(help="The first seed; the others follow it.")] = 0,
     steps: Annotated[int | None, tyro.conf.arg(help=_MEANING["steps"] + " None is what suits the task.")] = None,
-    environments: Annotated[int, _says("environments")] = TrainConfig.environments,
-    max_episode_steps: Annotated[int | None, _says("max_episode_steps")] = TrainConfig.max_episode_steps,
-    workers: Annotated[int | None, _says("workers")] = TrainConfig.workers,
-    device: Annotated[str, _says("device")] = TrainConfig.device,
-    accelerate: Annotated[Mode, _says("accelerate")] = TrainConfig.accelerate,
-    capacity: Annotated[int, _says("capacity")] = TrainConfig.capacity,
-    discount: Annotated[float, _says("discount")] = TrainConfig.discount,
-    truncation_is_terminal: Annotated[bool | None, _says("truncation_is_terminal")] = None,
-    eval_every: Annotated[int | None, _says("eval_every")] = TrainConfig.eval_every,
-    eval_episodes: Annotated[int, _says("eval_episodes")] = TrainConfig.eval_episodes,
-    log_every: Annotated[int, _says("log_every")] = TrainConfig.log_every,
-    checkpoint_minutes: Annotated[float, _says("checkpoint_minutes")] = TrainConfig.checkpoint_minutes,
-    checkpoint_replay: Annotated[bool, _says("checkpoint_replay")] = TrainConfig.checkpoint_replay,
+    exploration: Annotated[
+        str | None, tyro.conf.arg(help="How SAC explores: gaussian or noisy; short for --set agent.exploration=…")
+    ] = None,
     set: Annotated[
         tyro.conf.UseAppendAction[list[str]],
         tyro.conf.arg(
@@ -67,42 +56,30 @@ def train(
         ),
     ] = [],  # noqa: B006  tyro's way to say "none given"; never changed
     out: Annotated[Path | None, tyro.conf.arg(help="Folder of the run, new; None makes one under runs/.")] = None,
-    tensorboard: Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")] = True,
-    track: Annotated[str, tyro.conf.arg(help=_TRACK)] = "",
+    tensorboard: Tensorboard = True,
+    track: Track = "",
 ) -> None:
     """Train an agent on a task; ends with a run folder that has metrics, checkpoints and pictures."""
-    if seeds < 1:
-        raise ValueError(f"--seeds {seeds} must be at least 1; it is how many independent runs to train")
-    if seeds > MOST_SEEDS:
-        raise ValueError(f"--seeds {seeds} is more than {MOST_SEEDS:,}; it is how many independent runs to train")
-    _check_preset(preset, shaper)
-    short = [] if exploration is None else [f"agent.exploration={exploration}"]
-    agent_config, shaper_config = _configs(task, agent, shaper, preset, [*short, *set])
-    config = TrainConfig(
-        task=task,
-        agent=agent if agent_config is None else agent_for(task, agent),
-        shaper=shaper,
-        preset=preset,
-        seeds=tuple(range(seed, seed + seeds)),
-        steps=default_steps(task) if steps is None else steps,
-        environments=environments,
-        max_episode_steps=max_episode_steps,
-        workers=workers,
-        device=device,
-        accelerate=accelerate,
-        capacity=capacity,
-        discount=discount,
-        truncation_is_terminal=truncation_is_terminal,
-        eval_every=eval_every,
-        eval_episodes=eval_episodes,
-        log_every=log_every,
-        checkpoint_minutes=checkpoint_minutes,
-        checkpoint_replay=checkpoint_replay,
-        agent_config=agent_config,
-        shaper_config=shaper_config,
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"--seeds {seeds} must be from 1 to {MOST_SEEDS:,}; it is how many independent runs to train")
+    _check_preset(flags.preset, flags.shaper)
+    texts = [*set]
+    if exploration is not None:
+        texts.insert(0, f"agent.exploration={exploration}")
+    given = split_settings(texts)
+    settings = dict(vars(flags))
+    method = Method(
+        name=flags.shaper,
+        agent=settings.pop("agent"),
+        shaper=settings.pop("shaper"),
+        preset=settings.pop("preset"),
+        agent_settings=given["agent"],
+        shaper_settings=given["shaper"],
     )
+    length = default_steps(task) if steps is None else steps
+    config = method.config(task, seeds=range(seed, seed + seeds), steps=length, **settings)
     console = Terminal()
-    _tell(start(config, out=out, console=console, events=tensorboard, track=track), console)
+    _print_end(start(config, out=out, console=console, events=tensorboard, track=track), console)
 
 
 def resume(
@@ -114,8 +91,8 @@ def resume(
             help="Begin again at step 0 where no checkpoint is whole; the metrics so far are kept as metrics.1.jsonl."
         ),
     ] = False,
-    tensorboard: Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")] = True,
-    track: Annotated[str, tyro.conf.arg(help=_TRACK)] = "",
+    tensorboard: Tensorboard = True,
+    track: Track = "",
     allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
     """Go on with a run that was stopped or killed, from its newest whole checkpoint."""
@@ -131,7 +108,7 @@ def resume(
         found = go_on(
             found, console=console, events=tensorboard, track=track, allow_import=allow_import, start_over=start_over
         )
-    _tell(found, console)
+    _print_end(found, console)
 
 
 def settings(
@@ -141,7 +118,7 @@ def settings(
         tyro.conf.arg(metavar="NAME", help="Name of an agent or a shaper; without one, all are listed."),
     ] = "",
     *,
-    preset: Annotated[str, _says("preset")] = TrainConfig.preset,
+    preset: Annotated[str, _PRESET] = TrainConfig.preset,
 ) -> None:
     """List what `sasr train --set` can set: of one agent or shaper, or of all."""
     parts: dict[str, tuple[str, Any]] = {own: ("agent", kind.settings()) for own, kind in AGENTS.items()}
@@ -164,21 +141,6 @@ def _check_preset(preset: str, shaper: str) -> None:
         )
 
 
-def _configs(task: str, agent: str, shaper: str, preset: str, settings: list[str]) -> tuple[Any, Any]:
-    """Settings of the agent and of the shaper; None where none of them was given."""
-    texts = split(settings)
-    agent_config = shaper_config = None
-    if texts["agent"]:
-        agent_config = applied("agent", AGENTS[agent_for(task, agent)].settings(), texts["agent"])
-    if texts["shaper"]:
-        kind = shaper_named(shaper)
-        if kind is None:
-            raise ValueError(f"--set shaper.{next(iter(texts['shaper']))}: --shaper {shaper} has no settings")
-        base = preset_config(preset) if shaper == "sasr" else kind.config()
-        shaper_config = applied("shaper", base, texts["shaper"])
-    return agent_config, shaper_config
-
-
 def _settings_table(name: str, part: str, config: Any) -> Table:
     table = Table(title=f"{name}: --set {part}.NAME=VALUE", title_justify="left", box=box.SIMPLE)
     for column in ("name", "default", "meaning"):
@@ -191,8 +153,8 @@ def _settings_table(name: str, part: str, config: Any) -> Table:
     return table
 
 
-def _tell(run: Run, console: Console) -> None:
-    """How it ended, and what there is to look at; 130, as shells have it, where it was stopped."""
+def _print_end(run: Run, console: Console) -> None:
+    """Print how the run ended and where its results are; exit with 130, as shells do, where it was stopped."""
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -200,7 +162,7 @@ def _tell(run: Run, console: Console) -> None:
     found = run.evaluation()
     if len(found.steps):
         say(f"evaluation return {spread(found.returns[:, -1])} at step {found.steps[-1]:,}")
-    for what, name in (("curve", learning_curve.NAME), ("success rates", success_map.PICTURE)):
+    for what, name in (("curve", plots.CURVE), ("success rates", plots.MAPS)):
         if (run.folder / name).exists():
             say(f"{what}: {run.folder / name}")
     if run.finished:

@@ -104,7 +104,7 @@ class Population:
         """Steps that episodes are cut after; None where that is not known."""
         self.workers = self._choose_workers(workers, probe)
         close_environment(probe)
-        self._pending = self._started = self._watched = False
+        self.pending = self._started = self._watched = False
         self._closed = ""
         self._request = 0
         self._next_look = 0.0
@@ -113,7 +113,7 @@ class Population:
     def reset(self, stream: str = "environment") -> NDArray[Any]:
         """Start all environments from their seeds; (P, E, *shape). Another `stream` gives other starts, as fixed."""
         self._check_open()
-        if self._pending:
+        if self.pending:
             self._await()
         self._board.seed[:] = [
             stream_seed(seed, f"{stream}/{place}") for seed in self.seeds for place in range(self.environments)
@@ -128,7 +128,7 @@ class Population:
         self._check_open()
         if not self._started:
             raise RuntimeError("send() before reset(): call reset() once, it gives the first observations")
-        if self._pending:
+        if self.pending:
             raise RuntimeError("send() twice: call receive() for the step that is under way first")
         checked = self._checked_actions(actions)
         self._board.action[:] = checked.reshape(self._board.action.shape)
@@ -137,7 +137,7 @@ class Population:
     def receive(self) -> Step:
         """Wait for the step that `send` began; the arrays are the caller's own."""
         self._check_open()
-        if not self._pending:
+        if not self.pending:
             raise RuntimeError("receive() without send(): there is no step to wait for")
         self._await()
         board = self._board
@@ -196,13 +196,13 @@ class Population:
         if self._closed:
             return
         self._closed = "it was closed"
-        if self._stepper:
-            self._stepper.close()
-        for index, process in enumerate(self._processes):
+        if self.stepper:
+            self.stepper.close()
+        for index, process in enumerate(self.processes):
             if process.poll() is None:
                 self._board.request([index], shared.CLOSE, self._request + 1, self._bells)
         deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline and any(process.poll() is None for process in self._processes):
+        while time.monotonic() < deadline and any(process.poll() is None for process in self.processes):
             time.sleep(0.001)
         self._finalizer()
 
@@ -237,16 +237,16 @@ class Population:
             np.dtype(action.dtype).str,
             len(self.info_keys),
         )
-        self._stepper: Stepper | None = None
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.stepper: Stepper | None = None
+        self.processes: list[subprocess.Popen[bytes]] = []
         self._files: list[int] = []
-        self._finalizer = weakref.finalize(self, _end, self._processes, self._files, os.getpid())
+        self._finalizer = weakref.finalize(self, _end, self.processes, self._files, os.getpid())
         if self.workers:
             self._start_workers(shape, picklable(build))
             return
         self._board = Board(shape)
         with self._blame():
-            self._stepper = Stepper(build, range(total), self._board, self.info_keys)
+            self.stepper = Stepper(build, range(total), self._board, self.info_keys)
 
     def _start_workers(self, shape: BoardShape, build: bytes) -> None:
         n, total = self.workers, shape.environments
@@ -269,7 +269,7 @@ class Population:
                 self._files += [bell.sleeper_end, bell.ringer_end, report, letter]
                 ends = (board_file, report, letter, bell.sleeper_end, self._bell.ringer_end)
                 brief = Brief(index, indices, shape, *ends, self.info_keys, self._spin, os.getpid(), build)
-                self._processes.append(_start(brief))
+                self.processes.append(_start(brief))
             self._await_workers(0)
         except BaseException:
             self._finalizer()
@@ -277,7 +277,7 @@ class Population:
 
     def silent(self) -> tuple[int, str]:
         """The request that is being carried out, counted from 1, and by whom; empty where nothing is waited for."""
-        if self._closed or not self._pending:
+        if self._closed or not self.pending:
             return self._request, ""
         if not self.workers:
             busy = self._board.read(0, shared.BUSY_WITH)
@@ -300,19 +300,19 @@ class Population:
         if not self._watched:
             self._watched = True
             threading.Thread(target=_report_silence, args=(weakref.ref(self),), daemon=True).start()
-        self._pending = True
+        self.pending = True
         self._request += 1
         if self.workers:
             self._board.request(range(self.workers), command, self._request, self._bells)
         self._in_process = command
 
     def _await(self) -> None:
-        if self._stepper:
+        if self.stepper:
             with self._blame():
-                (self._stepper.step if self._in_process == shared.STEP else self._stepper.reset)()
+                (self.stepper.step if self._in_process == shared.STEP else self.stepper.reset)()
         else:
             self._await_workers(self._request)
-        self._pending = False
+        self.pending = False
 
     def _await_workers(self, request: int) -> None:
         self._board.wait_for_all(request, self._bell, self._spin, self._watch)
@@ -323,7 +323,7 @@ class Population:
         if now < self._next_look:
             return
         self._next_look = now + 0.01
-        for index, process in enumerate(self._processes):
+        for index, process in enumerate(self.processes):
             failed = self._board.read(index, shared.FAILED)
             code = None if failed else process.poll()
             if failed or code is not None:
@@ -374,12 +374,12 @@ class Population:
         self._check_open()
         if not self._started:
             raise RuntimeError(f"{name} before reset(): no episode is under way yet")
-        if self._pending:
+        if self.pending:
             raise RuntimeError(f"{name} in the middle of a step: call receive() for the one that is under way first")
 
     def _only_stepper(self) -> Stepper:
-        assert self._stepper is not None  # there are no workers
-        return self._stepper
+        assert self.stepper is not None  # there are no workers
+        return self.stepper
 
     def _check_saved(self, saved: Mapping[str, NDArray[Any]]) -> None:
         total, found = self.members * self.environments, len({key.partition(".")[0] for key in saved})

@@ -11,7 +11,7 @@ from torch import Tensor
 from sasr.api import complete
 from sasr.experience.replay import Replay
 from sasr.experiments.plan import Cell
-from sasr.logs.peak_memory import PeakMemory
+from sasr.logs.metrics import PeakMemory
 from sasr.settings import TrainConfig
 from sasr.training.trainer import Trainer
 
@@ -66,7 +66,7 @@ def measure(cell: Cell, *, device: str, workers: int | None, final_episodes: int
     short = _smaller(whole, agent_config=agent)
     with Trainer(short) as trainer:
         memory = PeakMemory(trainer.device)
-        first, later = _seconds_of_a_step(trainer, seconds)
+        first, later = seconds_per_step(trainer, seconds)
         began = time.monotonic()
         evaluation = trainer.evaluate()
         judging = (time.monotonic() - began) / evaluation.returns.shape[1]
@@ -78,7 +78,7 @@ def measure(cell: Cell, *, device: str, workers: int | None, final_episodes: int
     return Estimate(first * random + later * (whole.steps - random) + judging * episodes, peak)
 
 
-def _seconds_of_a_step(trainer: Trainer, seconds: float) -> tuple[float, float]:
+def seconds_per_step(trainer: Trainer, seconds: float) -> tuple[float, float]:
     """Of a random one, of which a run begins with many, and of one that is learned from."""
     loop = trainer.loop
     # An agent that learns by rollouts does nothing in between: whole rollouts are taken.

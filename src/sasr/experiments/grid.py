@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sasr.experiments.job import CELLS, Job, is_done
+from sasr.experiments.job import CELLS, Job, State, is_done
 from sasr.experiments.plan import Cell, Plan
-from sasr.experiments.runners.protocol import Runner, State
+from sasr.experiments.runners import Runner
 from sasr.files import write_whole
 from sasr.logs.run_folder import read_facts
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,13 @@ from sasr.files import leftovers
 from sasr.final_evaluation import NAME, evaluate_policy, write_judgement
 from sasr.logs.metrics import NAME as METRICS
 from sasr.logs.metrics import recorded_steps
-from sasr.logs.recent_episodes import mean_and_error
+from sasr.logs.recorders import mean_and_error
 from sasr.policy import load_policy
 from sasr.settings import TrainConfig
 from sasr.training import checkpoint
 from sasr.training.trainer import CHECKPOINTS
 
+State = Literal["waiting", "running", "done", "failed", "stopped"]
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
 CELLS = "cells"
@@ -81,6 +82,10 @@ class Job:
     def from_json(cls, data: Mapping[str, Any]) -> Job:
         """The job that another process was given."""
         return cls(**{**data, "cell": Cell.from_json(data["cell"]), "out": Path(data["out"])})
+
+
+Tell = Callable[[Job, State, str], None]
+"""Called when the state of a job changes; the text says why it failed."""
 
 
 class Progress(NamedTuple):

@@ -8,14 +8,17 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
-from sasr.api import default_steps
+from sasr.agents.registry import AGENTS, agent_named
+from sasr.api import agent_for, default_steps
 from sasr.errors import unknown_name
-from sasr.experiments.method import Method, built_in_methods
-from sasr.experiments.values import plain
-from sasr.settings import TrainConfig
+from sasr.evidence.bandwidth import LinearSchedule
+from sasr.settings import WHOLE_RUN, SettingError, TrainConfig, typed_settings
+from sasr.shaping.presets import preset_config
+from sasr.shaping.registry import NONE, SHAPERS, shaper_named
 from sasr.tasks.catalogue import full_id
 from sasr.tasks.environment import resolve
 
@@ -192,3 +195,119 @@ def _parts(cell: Cell, most: int) -> list[Cell]:
 
 def _fields(cell: Cell) -> dict[str, Any]:
     return {own.name: getattr(cell, own.name) for own in dataclasses.fields(cell)}
+
+
+_CELLS_OWN = (
+    "task",
+    "agent",
+    "shaper",
+    "preset",
+    "seeds",
+    "steps",
+    "device",
+    "workers",
+    "agent_config",
+    "shaper_config",
+)
+SETTINGS = tuple(own.name for own in dataclasses.fields(TrainConfig) if own.name not in _CELLS_OWN)
+"""Settings of a run that a plan may set besides: those that neither the grid nor the runner decides."""
+_PLAIN = ("sac", "sac_discrete")  # what the agent "auto" stands for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One column of a comparison; all names and values are checked when it is made."""
+
+    name: str
+    """What tables call it."""
+    agent: str = "auto"
+    """sac, td3, …; auto is SAC, in its discrete form where actions are discrete."""
+    shaper: str = NONE
+    """Name of the reward shaper; none is the plain agent."""
+    preset: str = "auto"
+    """Settings that SASR starts from."""
+    agent_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the agent that are not its defaults."""
+    shaper_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the shaper that are not its defaults, or the preset's."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Other settings of the run, see `SETTINGS`."""
+
+    def __post_init__(self) -> None:
+        shaper = shaper_named(self.shaper)
+        if shaper is None and self.shaper_settings:
+            name = next(iter(self.shaper_settings))
+            raise SettingError("shaper", name, f"shaper.{name}: shaper=none has no settings; name a shaper, or drop it")
+        for name in self.settings:
+            if name not in SETTINGS:
+                raise SettingError("", name, str(unknown_name("setting", name, SETTINGS)))
+        agents = _PLAIN if self.agent == "auto" else (agent_named(self.agent)[0],)
+        agent_classes = [AGENTS[agent].config for agent in agents]
+        self._set("agent_settings", typed_settings("agent", agent_classes, self.agent_settings))
+        self._set("settings", typed_settings("", [TrainConfig], self.settings))
+        if shaper is not None:
+            self._set("shaper_settings", typed_settings("shaper", [shaper.config], self.shaper_settings))
+        self._shaper_config()  # raises on settings that can't be together
+
+    def config(self, task: str, *, seeds: Iterable[int], steps: int, **more: Any) -> TrainConfig:
+        """The settings of this method's run on a task."""
+        agent, agent_config = self.agent, None
+        if self.agent_settings:
+            agent = _agent_for(task, agent)
+            agent_config = AGENTS[agent].settings(**self.agent_settings)
+        return TrainConfig(
+            task=task,
+            agent=agent,
+            shaper=self.shaper,
+            preset=self.preset,
+            seeds=tuple(seeds),
+            steps=steps,
+            agent_config=agent_config,
+            shaper_config=self._shaper_config(),
+            **{**self.settings, **more},
+        )
+
+    def content(self) -> dict[str, Any]:
+        """What it is, whatever its name, as plain data."""
+        return {own.name: getattr(self, own.name) for own in dataclasses.fields(self) if own.name != "name"}
+
+    def _shaper_config(self) -> Any:
+        """Settings of the shaper; None where its defaults, or the preset's, are to be taken."""
+        base, shaper = preset_config(self.preset), shaper_named(self.shaper)
+        if shaper is None or not self.shaper_settings:
+            return None
+        return dataclasses.replace(base if self.shaper == "sasr" else shaper.config(), **self.shaper_settings)
+
+    def _set(self, name: str, value: Mapping[str, Any]) -> None:
+        object.__setattr__(self, name, value)
+
+
+def built_in_methods() -> dict[str, Method]:
+    """The methods that a plan can name without saying more.
+
+    >>> [built_in_methods()[name].shaper for name in ("sasr", "sasr-authors", "sac", "td3")]
+    ['sasr', 'sasr', 'none', 'none']
+    """
+    found = [Method(name="sasr", shaper="sasr")]
+    for preset in ("paper", "authors"):
+        found.append(Method(name=f"sasr-{preset}", agent="sac-paper", shaper="sasr", preset=preset))
+    found += [Method(name=name, shaper=name) for name in SHAPERS if name != "sasr"]
+    found += [Method(name=name, agent="auto" if name == "sac" else name) for name in AGENTS]
+    return {method.name: method for method in found}
+
+
+@lru_cache(maxsize=256)
+def _agent_for(task: str, agent: str) -> str:
+    return agent_for(task, agent)
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can say."""
+    if isinstance(value, LinearSchedule):
+        ends = [value.start, value.end]
+        return ends if value.steps == WHOLE_RUN else [*ends, value.steps]
+    if isinstance(value, dict):
+        return {name: plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return value

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sasr.errors import unknown_name
-from sasr.experiments.method import Method, SettingError, built_in_methods
-from sasr.experiments.plan import Cell, DuplicateError, Plan, grid
+from sasr.experiments.plan import Cell, DuplicateError, Method, Plan, built_in_methods, grid
+from sasr.settings import SettingError
 
 _GRID = ("tasks", "methods", "seeds", "steps")
 _TOP = (*_GRID, "about", "grids", "set", "settings")
@@ -25,7 +25,7 @@ _WORD = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*\.?""")
 def suites() -> dict[str, str]:
     """The suites of the paper, and what each is about."""
     places = sorted(
-        own.name for own in resources.files("sasr.experiments.suites").iterdir() if own.name.endswith(".toml")
+        own.name for own in (resources.files("sasr.experiments") / "suites").iterdir() if own.name.endswith(".toml")
     )
     return {name.removesuffix(".toml"): tomllib.loads(_suite(name))["about"] for name in places}
 
@@ -243,7 +243,7 @@ def _words(dotted: str) -> tuple[str, ...]:
 
 
 def _home(error: SettingError) -> tuple[str, ...]:
-    return ("settings", error.setting) if error.part == "settings" else ("set", error.part, error.setting)
+    return ("set", error.part, error.name) if error.part else ("settings", error.name)
 
 
 def _whole(value: object) -> bool:
@@ -251,4 +251,4 @@ def _whole(value: object) -> bool:
 
 
 def _suite(name: str) -> str:
-    return (resources.files("sasr.experiments.suites") / name).read_text(encoding="utf-8")
+    return ((resources.files("sasr.experiments") / "suites") / name).read_text(encoding="utf-8")

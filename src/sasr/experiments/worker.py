@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from sasr.experiments.job import Job, run_job
-from sasr.experiments.runners.protocol import State
+from sasr.experiments.job import Job, State, run_job
 
 STOPPED = 3
 """Exit code of a process that was asked to stop, and has saved where it was."""

@@ -1,7 +1,7 @@
 """What a run leaves behind: its folder, metrics, TensorBoard events, pictures, and what a person watches meanwhile."""
 
 from sasr.logs.metrics import MetricsFile, read_metrics
-from sasr.logs.recorders import Many
+from sasr.logs.recorders import Recorders
 from sasr.logs.run_folder import RunFolder
 
-__all__ = ["Many", "MetricsFile", "RunFolder", "read_metrics"]
+__all__ = ["MetricsFile", "Recorders", "RunFolder", "read_metrics"]

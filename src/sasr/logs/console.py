@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.logs.metrics import Event, read_metrics
-from sasr.logs.recent_episodes import Window, mean_and_error
+from sasr.logs.recorders import RecentEpisodes, mean_and_error
 from sasr.terminal import Terminal
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
@@ -45,7 +45,7 @@ class ConsoleView:
         config = trainer.config
         self.seeds, self.steps, self.total = len(config.seeds), trainer.loop.steps, config.steps
         self.burn_in = trainer.learner.burn_in
-        self.window = Window(self.seeds)
+        self.recent = RecentEpisodes(self.seeds)
         self.evaluations: list[tuple[int, NDArray[np.float64], NDArray[np.float64]]] = []
         self.trail: list[float] = []  # training return at every so many steps, for its small curve
         self.every = self.next_mark = config.log_every
@@ -75,9 +75,8 @@ class ConsoleView:
             self._draw(now)
 
     def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
-        """Into the window."""
-        for own in ended:
-            self.window.add(own.member, ret=own.ret, length=own.length, success=own.success)
+        """For the means over the newest ones."""
+        self.recent.add_ended(ended)
 
     def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
         """Keep the newest."""
@@ -130,7 +129,7 @@ class ConsoleView:
 
     def _line(self) -> str:
         parts = [f"step {self.steps:,}/{self.total:,} ({self.steps / max(self.total, 1):.0%})"]
-        means = self.window.means()
+        means = self.recent.means()
         parts += [
             f"{what} {spread(means[name], share=share)}"
             for what, name, share in _TRAINING
@@ -158,7 +157,7 @@ class ConsoleView:
             _, returns, success = self.evaluations[-1]
             table.add_row("evaluation return", spread(returns), sparkline(curve, width=self._curve_width))
             table.add_row("evaluation success", spread(success, share=True), "")
-        means = self.window.means()
+        means = self.recent.means()
         for what, name, share in _TRAINING:
             bars = sparkline(self.trail, width=self._curve_width) if name == "ep_rew_mean" else ""
             table.add_row(f"training {what}", spread(means[name], share=share), bars)
@@ -194,7 +193,7 @@ class ConsoleView:
         for event in events:
             if event["step"] >= self.next_mark:
                 self._leave_trail(event["step"])
-            self.window.add_past([event])
+            self.recent.add_past([event])
             if event["kind"] == "evaluation":
                 if not self.evaluations or self.evaluations[-1][0] != event["step"]:
                     unknown = np.full(self.seeds, np.nan)
@@ -205,7 +204,7 @@ class ConsoleView:
 
     def _leave_trail(self, steps: int) -> None:
         self.next_mark = (steps // self.every + 1) * self.every
-        self.trail.append(mean_and_error(self.window.means()["ep_rew_mean"])[0])
+        self.trail.append(mean_and_error(self.recent.means()["ep_rew_mean"])[0])
 
     def _say(self, text: str) -> None:
         # Whole lines, also where a file or a log takes them: rich would break them at 80 columns.

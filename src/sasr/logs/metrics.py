@@ -7,16 +7,18 @@ import json
 import math
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from sasr.files import read_regular
-from sasr.logs.peak_memory import PeakMemory
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 from sasr.training.trainer import Trainer
@@ -29,7 +31,8 @@ except ImportError:  # Windows
 NAME = "metrics.jsonl"
 _BLOCK = 2**16  # bytes read at a time
 Kind = Literal["episode", "figures", "evaluation", "clock", "notice"]
-_BYTES = 2**32
+MAX_BYTES = 2**32
+"""No more is read of a file: what is larger is not what a run writes."""
 HISTORY: tuple[Kind, ...] = ("episode", "figures", "evaluation")
 """Kinds of what a run went through; the others are about the program."""
 Event = dict[str, Any]
@@ -54,7 +57,7 @@ class MetricsFile:
         self.bytes = self._saved_bytes = 0  # that are on disk now, and that were when the run was saved
         self.seconds_before = 0.0  # of training in earlier sessions
         self._start = time.monotonic()
-        self._file: BinaryIO | None = None
+        self.file: BinaryIO | None = None
         self._waiting = b""
         self._failed = False
         self._seeds: tuple[int, ...] = ()
@@ -77,13 +80,13 @@ class MetricsFile:
         self._at = trainer.loop.steps
         self._next_clock = (self._at // self._every + 1) * self._every
         # Unbuffered: a line is with the system as soon as it is written, and a killed run loses none.
-        self._file = cast(BinaryIO, self.path.open("ab", buffering=0))
-        _lock(self._file, self.path)
+        self.file = cast(BinaryIO, self.path.open("ab", buffering=0))
+        _lock(self.file, self.path)
         if self.bytes == 0 and recorded_steps(self.path.parent, *HISTORY):
             shutil.copyfile(self.path, free_place(self.path.parent))
         lost = self._saved_bytes - self.bytes
         self.bytes = _end_of_line(self.path, self.bytes)
-        self._file.truncate(self.bytes)
+        self.file.truncate(self.bytes)
         self._memory = PeakMemory(trainer.device)
         self._start = time.monotonic()
         self._push()  # notices that came before
@@ -139,12 +142,12 @@ class MetricsFile:
         The time is told there as well: a run that is killed right behind its last checkpoint has nothing left to do
         and would never tell it.
         """
-        if self._file is not None:
+        if self.file is not None:
             if self._at != self._told_at:
                 self._tell_time(self._at)
             self._push()
             try:
-                os.fsync(self._file.fileno())
+                os.fsync(self.file.fileno())
             except OSError as error:
                 self._complain(error)
         return {"bytes": self.bytes, "seconds": self.seconds}
@@ -158,11 +161,11 @@ class MetricsFile:
 
     def close(self, steps: int) -> None:
         """Tell the time a last time."""
-        if self._file is not None:
+        if self.file is not None:
             if steps != self._told_at:
                 self._tell_time(steps)
-            self._file.close()
-            self._file = None
+            self.file.close()
+            self.file = None
 
     def _event(self, kind: Kind, step: int, member: int | None) -> Event:
         return {"kind": kind, "step": step, "member": member, "seed": None if member is None else self._seeds[member]}
@@ -180,8 +183,8 @@ class MetricsFile:
 
     def _push(self) -> None:
         try:
-            while self._waiting and self._file is not None:
-                written = self._file.write(self._waiting)
+            while self._waiting and self.file is not None:
+                written = self.file.write(self._waiting)
                 self._waiting, self.bytes = self._waiting[written:], self.bytes + written
             self._failed = False
         except OSError as error:
@@ -210,18 +213,26 @@ def read_metrics(run: str | Path, *kinds: Kind) -> list[Event]:
     path = Path(run) / NAME
     if not path.exists():
         raise FileNotFoundError(f"{run} has no {NAME}: it is not a run's folder, or nothing has happened in it yet")
-    lines = read_regular(path, _BYTES).split(b"\n")
-    events = []
+    events, bad = read_lines(path)
+    for number, line in bad.items():
+        raise ValueError(f"{path}, line {number} is no event: {line[:60]!r}; the file was changed by hand")
+    if not kinds:
+        return events
+    return [event for event in events if event["kind"] in kinds]
+
+
+def read_lines(path: Path) -> tuple[list[Event], dict[int, bytes]]:
+    """The events in a metrics file in order, and by number the lines that are none."""
+    events: list[Event] = []
+    bad: dict[int, bytes] = {}
+    lines = read_regular(path, MAX_BYTES).split(b"\n")
     for number, line in enumerate(lines[:-1], start=1):  # what stands behind the last line's end was cut off
         try:
             event = json.loads(line)
-        except ValueError:
-            raise ValueError(
-                f"{path}, line {number} is not JSON: {line[:60]!r}; the file was changed by hand"
-            ) from None
-        if not kinds or event["kind"] in kinds:
-            events.append(event)
-    return events
+            events.append({**event, "kind": event["kind"], "step": int(event["step"])})
+        except (ValueError, KeyError, TypeError):
+            bad[number] = line
+    return events, bad
 
 
 def recorded_steps(run: str | Path, *kinds: Kind) -> int:
@@ -257,3 +268,38 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(own) for key, own in value.items()}
     return [_plain(own) for own in value] if isinstance(value, list) else value
+
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+class PeakMemory:
+    """Counts from when it is made; environments in processes of their own are not counted."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        else:
+            with suppress(OSError):
+                _RESET.write_text("5")  # Linux: forget the peak of what this process did before
+
+    def bytes(self) -> int | None:
+        """The peak so far; None where the system does not tell."""
+        if self.device.type == "cuda":
+            return int(torch.cuda.max_memory_reserved(self.device))
+        # Not getrusage where it can be helped: a process inherits the peak of the one that started it.
+        with suppress(OSError):
+            for line in _STATUS.read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        return _resource_peak()
+
+
+def _resource_peak() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,29 +1,34 @@
-"""Several recorders as one."""
+"""What recorders share: the newest episodes of each seed, scalars by tag, and several recorders called as one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sasr.logs.metrics import read_metrics
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
-from sasr.training.trainer import Recorder, Trainer
+from sasr.training.trainer import Recorder, Silent, Trainer
+
+EPISODES = 100
+"""As many as Stable-Baselines3 averages."""
 
 
 class ClosingRecorder(Recorder, Protocol):
-    """A recorder that is told when the run ends."""
+    """A recorder that is closed when the run ends."""
 
     def close(self, steps: int) -> None:
         """The run ended at `steps`, well or not; called once."""
         ...
 
 
-class Many:
-    """Tells every recorder everything, in order; what they save is kept under their names.
+class Recorders:
+    """Calls every recorder, in order; what they save is kept under their names.
 
     A run needs its metrics and its checkpoints. Where another recorder fails, a notice says so once and the run goes
     on.
@@ -35,70 +40,164 @@ class Many:
         self._failed: set[str] = set()
 
     def begin(self, trainer: Trainer) -> None:
-        """Tell them all."""
+        """Begin each, like all that follow."""
         self._steps = trainer.loop.steps
-        for name, recorder in self.recorders.items():
-            with self._may_fail(name):
-                recorder.begin(trainer)
+        self._each(lambda name, recorder: recorder.begin(trainer))
 
     def turned(self, steps: int) -> None:
-        """Tell them all."""
+        """Called very often."""
         self._steps = steps
-        for name, recorder in self.recorders.items():
-            with self._may_fail(name):
-                recorder.turned(steps)
+        self._each(lambda name, recorder: recorder.turned(steps))
 
     def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
-        """Tell them all."""
-        for name, recorder in self.recorders.items():
-            with self._may_fail(name):
-                recorder.episodes(steps, ended)
+        """Episodes of training ended."""
+        self._each(lambda name, recorder: recorder.episodes(steps, ended))
 
     def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
-        """Tell them all."""
-        for name, recorder in self.recorders.items():
-            with self._may_fail(name):
-                recorder.figures(steps, figures)
+        """Figures of the agent and the shaper."""
+        self._each(lambda name, recorder: recorder.figures(steps, figures))
 
     def evaluation(self, steps: int, result: Evaluation) -> None:
-        """Tell them all."""
-        for name, recorder in self.recorders.items():
-            with self._may_fail(name):
-                recorder.evaluation(steps, result)
+        """The agents were evaluated."""
+        self._each(lambda name, recorder: recorder.evaluation(steps, result))
 
     def notice(self, steps: int, text: str) -> None:
-        """Tell them all."""
-        for name, recorder in self.recorders.items():
-            with self._may_fail(name):
-                recorder.notice(steps, text)
+        """Something a person should know."""
+        self._each(lambda name, recorder: recorder.notice(steps, text))
 
     def save(self) -> dict[str, Any]:
         """What each saves, by name."""
         saved: dict[str, Any] = {}
-        for name, recorder in self.recorders.items():
-            with self._may_fail(name):
-                saved[name] = recorder.save()
+
+        def save_one(name: str, recorder: ClosingRecorder) -> None:
+            saved[name] = recorder.save()
+
+        self._each(save_one)
         return saved
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Each goes on from what it saved; one that is new since then starts from nothing."""
-        for name, recorder in self.recorders.items():
-            with self._may_fail(name):
-                recorder.load(saved.get(name, {}))
+        self._each(lambda name, recorder: recorder.load(saved.get(name, {})))
 
     def close(self, steps: int) -> None:
-        """Close them all, the last first."""
-        for name, recorder in reversed(self.recorders.items()):
-            with self._may_fail(name):
-                recorder.close(steps)
+        """The last first."""
+        self._each(lambda name, recorder: recorder.close(steps), backwards=True)
 
-    @contextmanager
-    def _may_fail(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            if name == self.essential:
-                raise
-            if name not in self._failed:
-                self._failed.add(name)
-                self.notice(self._steps, f"{name} failed ({type(error).__name__}: {error}); the run goes on")
+    def _each(self, call: Callable[[str, ClosingRecorder], None], *, backwards: bool = False) -> None:
+        names = list(self.recorders)
+        if backwards:
+            names.reverse()
+        for name in names:
+            try:
+                call(name, self.recorders[name])
+            except Exception as error:
+                if name == self.essential:
+                    raise
+                self._say_once(name, error)
+
+    def _say_once(self, name: str, error: Exception) -> None:
+        if name not in self._failed:
+            self._failed.add(name)
+            self.notice(self._steps, f"{name} failed ({type(error).__name__}: {error}); the run goes on")
+
+
+class RecentEpisodes:
+    """The last episodes of each of P seeds; `means` are NaN for a seed that has not finished one.
+
+    >>> recent = RecentEpisodes(2)
+    >>> recent.add(0, ret=3.0, length=10, success=True)
+    >>> recent.means()["ep_rew_mean"]
+    array([ 3., nan])
+    """
+
+    def __init__(self, members: int) -> None:
+        self.kept: list[deque[tuple[float, int, bool]]] = [deque(maxlen=EPISODES) for _ in range(members)]
+
+    def add(self, member: int, *, ret: float, length: int, success: bool) -> None:
+        """Another episode ended."""
+        self.kept[member].append((ret, length, success))
+
+    def add_ended(self, ended: Sequence[Episode]) -> None:
+        """Episodes that have just ended; the return is the environment's, whatever the shaper adds."""
+        for episode in ended:
+            self.add(episode.member, ret=episode.ret, length=episode.length, success=episode.success)
+
+    def add_past(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Episodes of the metrics file, from before the run was resumed."""
+        for event in events:
+            if event["kind"] == "episode":
+                ret = np.nan if event["return"] is None else event["return"]
+                self.add(event["member"], ret=ret, length=event["length"], success=event["success"])
+
+    def means(self) -> dict[str, NDArray[np.float64]]:
+        """Return, length and success rate by Stable-Baselines3's names, each (P,)."""
+        rows = np.full((len(self.kept), 3), np.nan)
+        for row, episodes in zip(rows, self.kept, strict=True):
+            if episodes:
+                row[:] = np.mean(episodes, axis=0)
+        return {"ep_rew_mean": rows[:, 0], "ep_len_mean": rows[:, 1], "success_rate": rows[:, 2]}
+
+
+class ScalarRecorder(Silent):
+    """Returns in training, evaluations and figures as scalars under Stable-Baselines3's tags.
+
+    Subclasses write them; figures of the agent and the shaper have tags already, train/… and shaping/….
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.run = folder
+
+    def begin(self, trainer: Trainer) -> None:
+        """A run that is resumed remembers its newest episodes."""
+        config = trainer.config
+        self.seeds, self.every, self.steps = config.seeds, config.log_every, trainer.loop.steps
+        self.recent = RecentEpisodes(len(self.seeds))
+        if self.steps:
+            self.recent.add_past(read_metrics(self.run, "episode"))
+
+    def turned(self, steps: int) -> None:
+        """The newest episodes, as often as the agent's figures."""
+        is_due = steps // self.every != self.steps // self.every
+        self.steps = steps
+        if is_due:
+            self.write(steps, self.rollout_scalars(steps))
+
+    def rollout_scalars(self, steps: int) -> dict[str, NDArray[np.float64]]:
+        """Means over the newest episodes, each (P,)."""
+        return {f"rollout/{name}": values for name, values in self.recent.means().items()}
+
+    def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
+        """Episodes of training ended."""
+        self.recent.add_ended(ended)
+
+    def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
+        """Figures of the agent and the shaper."""
+        self.write(steps, figures)
+
+    def evaluation(self, steps: int, result: Evaluation) -> None:
+        """Mean return, length and success rate."""
+        scalars = {
+            "eval/mean_reward": result.returns.mean(1),
+            "eval/mean_ep_length": result.lengths.mean(1),
+            "eval/success_rate": result.success.mean(1),
+        }
+        self.write(steps, scalars)
+
+    def write(self, steps: int, scalars: Mapping[str, NDArray[np.float64]]) -> None:
+        """Write values of all seeds, each (P,), by their tags."""
+        raise NotImplementedError
+
+
+def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard error over the finite values; NaN where that is unknown.
+
+    >>> mean_and_error(np.array([1.0, 3.0, np.nan]))
+    (2.0, 1.0)
+    """
+    known = values[np.isfinite(values)]
+    mean = error = float("nan")
+    if len(known) > 0:
+        mean = float(known.mean())
+    if len(known) > 1:
+        error = float(known.std(ddof=1) / np.sqrt(len(known)))
+    return mean, error

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sasr.report import stats
-from sasr.report.palette import DASHES, LIGHT
-from sasr.report.read import Collection
-from sasr.report.reference import Reference, like
+from sasr.report.read import Collection, Reference, like
 from sasr.report.seeds import SeedResult
-from sasr.report.stats import Curve, Profile
+from sasr.report.stats import Profile
 from sasr.report.summary import Summary
 
-Band = Literal["error", "iqm", "seeds"]
-"""Mean ± standard error, interquartile mean with its 95 % interval, or the mean with every seed as a thin line."""
 Panels = Mapping[str, Mapping[str, Sequence[SeedResult]]]
 """Seeds by method, for each panel by its title."""
 WIDTH, HEIGHT = 2.9, 2.2
@@ -23,30 +19,23 @@ WIDTH, HEIGHT = 2.9, 2.2
 DASHED = (0, (4, 2))
 
 
-def learning_curves(
-    panels: Panels,
-    *,
-    band: Band = "error",
-    reference: Mapping[str, Mapping[str, Reference]] | None = None,
-    columns: int = 4,
-    seed: int = 0,
-) -> Any:
-    """One panel for each task, one line with its band for each method; reference curves are dashed.
+def learning_curves(panels: Panels, *, reference: Mapping[str, Mapping[str, Reference]] | None = None) -> Any:
+    """One panel for each task, one line of mean ± standard error for each method; reference curves are dashed.
 
     Args:
         panels: Seeds by method, for each task.
-        band: What is drawn around a line.
         reference: Curves by method, for each task; those of methods that a panel has are drawn, in their colour.
-        columns: Panels in a row.
-        seed: Of the bootstrap.
     """
-    methods = list(dict.fromkeys(method for own in panels.values() for method in own))
-    figure, axes = grid(len(panels), columns)
-    for (task, own), panel in zip(panels.items(), axes, strict=True):
-        for method, seeds in own.items():
-            draw_method(panel, seeds, style(methods.index(method)), band, seed)
-            if curve := like(method, (reference or {}).get(task, {})):
-                colour = style(methods.index(method))[0]
+    methods: list[str] = []
+    for seeds_by_method in panels.values():
+        methods += [method for method in seeds_by_method if method not in methods]
+    figure, axes = grid(len(panels), 4)
+    for (task, seeds_by_method), panel in zip(panels.items(), axes, strict=True):
+        curves = (reference or {}).get(task, {})
+        for method, seeds in seeds_by_method.items():
+            colour, dash = style(methods.index(method))
+            draw_method(panel, seeds, (colour, dash))
+            if curve := like(method, curves):
                 panel.plot(curve.steps, curve.mean, color=colour, linestyle=DASHED, linewidth=0.9, alpha=0.8)
         dress(panel, task)
     legend(figure, methods, dashed="reference" if reference else "")
@@ -94,23 +83,22 @@ def save(figure: Any, path: str | Path) -> list[Path]:
 
 def panels_of(found: Collection) -> dict[str, dict[str, Sequence[SeedResult]]]:
     """The seeds of everything that was found, in the order of `found.methods`."""
-    methods = found.methods
-    cells = {task: [(method, found.cell(task, method)) for method in methods] for task in found.tasks}
-    return {task: {name: own.seeds for name, own in row if own and own.seeds} for task, row in cells.items()}
+    panels: dict[str, dict[str, Sequence[SeedResult]]] = {}
+    for task in found.tasks:
+        panels[task] = {}
+        for method in found.methods:
+            result = found.cell(task, method)
+            if result and result.seeds:
+                panels[task][method] = result.seeds
+    return panels
 
 
-def draw_method(
-    panel: Any, seeds: Sequence[SeedResult], style: tuple[str, Any], band: Band, seed: int, label: str | None = None
-) -> None:
-    """Draw a method's seeds as one line with a band, on the steps that they have."""
+def draw_method(panel: Any, seeds: Sequence[SeedResult], style: tuple[str, Any], label: str | None = None) -> None:
+    """Draw a method's seeds as one line with a band of ± standard error, on the steps that they have."""
     colour, dash = style
-    steps, values = stats.aligned([(own.steps, own.returns) for own in seeds])
-    curve: Curve = stats.iqm_curve(steps, values, seed=seed) if band == "iqm" else stats.mean_curve(steps, values)
-    if band == "seeds":
-        for own in seeds:
-            panel.plot(own.steps, own.returns, color=colour, linewidth=0.5, alpha=0.4)
-    else:
-        panel.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+    steps, values = stats.aligned([(seed.steps, seed.returns) for seed in seeds])
+    curve = stats.mean_curve(steps, values)
+    panel.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
     panel.plot(steps, curve.centre, color=colour, linestyle=dash, linewidth=1.5, label=label)
 
 
@@ -146,7 +134,9 @@ def clean(panel: Any) -> None:
 def _short_steps(value: float, _: object = None) -> str:
     if abs(value) >= 1e6:
         return f"{value / 1e6:g}M"
-    return f"{value / 1e3:g}k" if abs(value) >= 1e3 else f"{value:g}"
+    if abs(value) >= 1e3:
+        return f"{value / 1e3:g}k"
+    return f"{value:g}"
 
 
 def legend(figure: Any, methods: Sequence[str], *, dashed: str = "") -> None:
@@ -169,3 +159,15 @@ def legend(figure: Any, methods: Sequence[str], *, dashed: str = "") -> None:
 def style(index: int) -> tuple[str, Any]:
     """Colour and dashes of the method with this number."""
     return LIGHT[index % len(LIGHT)], DASHES[index // len(LIGHT) % len(DASHES)]
+
+
+# Hues far apart in lightness too, so that neighbours can be told apart without colour vision and in print.
+LIGHT = (
+    "#c8321f", "#1f5fbf", "#0d8a6a", "#8a4fbf", "#b87a00", "#3a9fc9",
+    "#b8447f", "#5b6b7a", "#6a8f1f", "#7a4a2b", "#23306b",
+)  # fmt: skip
+DARK = (
+    "#ff6b52", "#6ea8ff", "#3fd0a5", "#c195f5", "#f2b73d", "#7fd4f5",
+    "#f58bc0", "#aab8c5", "#b4d95a", "#d9a37a", "#a3b1ff",
+)  # fmt: skip
+DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)))

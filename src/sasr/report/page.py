@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import functools
+import gzip
 import json
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from sasr.files import check_writable, write_whole
 from sasr.report.page_data import payload
-from sasr.report.plotly_js import INSTALL, packed_script
-from sasr.report.read import Collection
-from sasr.report.reference import References
+from sasr.report.read import Collection, References
 from sasr.report.summary import Summary, summarise
 
 SCRIPTS = ("data.js", "plotly.js", "charts.js", "tables.js", "parts.js", "controls.js")
@@ -70,7 +72,7 @@ def render(data: dict[str, Any], *, title: str, command: str, plotly: str) -> st
         title=title,
         command=command,
         counts=_counts(data),
-        data=_embedded(data),
+        data=embedded_json(data),
         style=(parts / "style.css").read_text(encoding="utf-8"),
         script=scripts,
         plotly=plotly,
@@ -88,7 +90,65 @@ def _counts(data: dict[str, Any]) -> dict[str, int]:
     }
 
 
-def _embedded(data: dict[str, Any]) -> str:
+def embedded_json(data: dict[str, Any]) -> str:
     """JSON that cannot end the script element it stands in, whatever a file's name or a command says."""
     text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+INSTALL = 'the page needs plotly and jinja2: pip install "sasr[report]"'
+DRAWN = ("heatmap",)
+"""Kinds of traces on the page, besides scatter, which is in plotly's core."""
+_NAME = r"[\w$]+"
+_MODULE = rf'var ({_NAME})={_NAME}\(\({_NAME},{_NAME}\)=>\{{"use strict";{_NAME}\.exports='
+# The last module, which everything begins with: it hands one module for each kind of trace to the core.
+TRACE_KINDS = re.compile(
+    rf"\.register\(\[((?:{_NAME}\(\),?)+)\]\);{_NAME}\.exports={_NAME}\}}\);return {_NAME}\(\);\}}\)\(\);"
+)
+
+
+@functools.cache
+def packed_script() -> str:
+    """The script as gzip in base64."""
+    script = in_parentheses(with_traces(plotly_script().rstrip(), DRAWN))
+    # A few signs of calendars would make the whole script one of two bytes a letter.
+    return base64.b64encode(gzip.compress(script.encode("ascii", "backslashreplace"), mtime=0)).decode()
+
+
+def plotly_script() -> str:
+    """plotly.js as the plotly package ships it."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise ImportError(INSTALL) from None
+    text: str = get_plotlyjs()
+    return text
+
+
+def with_traces(script: str, kinds: tuple[str, ...]) -> str:
+    """Starting these kinds of traces alone: maps, WebGL and the others are most of what plotly does at its start."""
+    found = TRACE_KINDS.search(script)
+    if not found:
+        return script
+    modules = [_module_of(kind, script) for kind in kinds]
+    if not set(modules) <= set(found[1].split(",")):
+        return script
+    return script[: found.start(1)] + ",".join(modules) + script[found.end(1) :]
+
+
+def _module_of(kind: str, script: str) -> str:
+    """The call that gives a kind's module; empty where it is not found."""
+    inner = re.search(rf'{_MODULE}\{{[^{{}}]*moduleType:"trace",name:"{kind}"', script)
+    outer = inner and re.search(rf"{_MODULE}{re.escape(inner[1])}\(\)\}}\)", script)
+    return f"{outer[1]}()" if outer else ""
+
+
+def in_parentheses(script: str) -> str:
+    """With parentheses around the function that everything is in: V8 then compiles it while it reads it first.
+
+    Without them it reads the function to find its end, and all of it again when it is called.
+    """
+    before, inside, after = script.partition(", () => {\n")
+    if not inside or len(before) > 1_000 or not after.endswith("\n}));"):
+        return script
+    return f"{before}, (() => {{\n{after.removesuffix('));')})));"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sasr.files import read_regular
-from sasr.report import stats, tables
-from sasr.report.palette import DARK, LIGHT
-from sasr.report.read import Collection, Video
-from sasr.report.reference import References, like
-from sasr.report.runs import Maps
+from sasr.report import stats
+from sasr.report.figures import DARK, LIGHT
+from sasr.report.read import Collection, Maps, Reference, References, Video, like
 from sasr.report.seeds import MAX_POINTS, thin
 from sasr.report.store import Result
 from sasr.report.summary import Aggregate, Cell, Summary
-from sasr.report.tables import Table
+from sasr.report.tables import Entry, Table, aggregate_table, final_table, report_tables
 
 Values = NDArray[np.float64]
 VIDEO_BYTES = 3_000_000
@@ -47,7 +45,7 @@ def payload(
         "colours": {"light": LIGHT, "dark": DARK},
         "cells": cells,
         "aggregates": [_aggregate(own) for own in summary.aggregates],
-        "tables": [_table(*own) for own in _tables(summary)],
+        "tables": _tables(summary),
         "maps": [_maps(own) for own in found.maps],
         "videos": _videos(found.videos, out),
         "problems": [{"path": own.path, "text": own.text} for own in found.problems],
@@ -57,8 +55,11 @@ def payload(
 def packed(values: NDArray[np.float64], low: float, high: float, *, bits: int = 16) -> str:
     """Numbers in [low, high] as base64 of little-endian whole numbers; the largest of these stands for NaN."""
     top, kind = (_TOP16, "<u2") if bits == 16 else (_TOP8, "u1")
-    share = (values - low) / (high - low) if high > low else np.where(np.isfinite(values), 0.0, np.nan)
-    whole = np.where(np.isfinite(share), np.rint(np.clip(np.nan_to_num(share), 0.0, 1.0) * top), top + 1)
+    finite = np.isfinite(values)
+    share = np.zeros(values.shape)
+    if high > low:
+        share[finite] = np.clip((values[finite] - low) / (high - low), 0.0, 1.0)
+    whole = np.where(finite, np.rint(share * top), top + 1)
     return base64.b64encode(whole.astype(kind).tobytes()).decode()
 
 
@@ -66,16 +67,19 @@ def _cell(summary: Summary, cell: Cell, reference: References, seed: int) -> dic
     result = cell.result
     drawn = [own for own in result.seeds if own.steps]
     steps, values = stats.aligned([(own.steps, own.returns) for own in drawn])
-    keep = thin(len(steps), MAX_POINTS)
-    steps, values = steps[keep], values[:, keep]
+    kept = thin(len(steps), MAX_POINTS)
+    steps, values = steps[kept], values[:, kept]
     finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
-    shares: dict[str, str] = {}
+    low = high = 0.0
+    if len(finite):
+        low, high = float(finite.min()), float(finite.max())
+    data: dict[str, Any] = {}
     if drawn and all(own.success for own in drawn):
-        rates = stats.aligned([(own.steps, own.success) for own in drawn])[1][:, keep]
-        shares = {"success": packed(rates, 0.0, 1.0, bits=8), "successIqm": _band(steps, rates, 0.0, 1.0, 8, seed)}
-    curve = like(result.method, reference.get(result.task, {}))
-    return shares | {
+        _, rates = stats.aligned([(own.steps, own.success) for own in drawn])
+        rates = rates[:, kept]
+        data["success"] = packed(rates, 0.0, 1.0, bits=8)
+        data["successIqm"] = _band(steps, rates, 0.0, 1.0, 8, seed)
+    return data | {
         "task": summary.tasks.index(result.task),
         "method": summary.methods.index(result.method),
         "seeds": [own.seed for own in drawn],
@@ -83,14 +87,20 @@ def _cell(summary: Summary, cell: Cell, reference: References, seed: int) -> dic
         "range": [low, high],
         "returns": packed(values, low, high),
         "iqm": _band(steps, values, low, high, 16, seed),
-        "scale": [_rounded(value) for value in summary.scale[result.task]],
+        "scale": _all_rounded(summary.scale[result.task]),
         "hours": _rounded(result.wall_seconds / 3600.0),
-        "reference": curve and {"steps": curve.steps.tolist(), "mean": [_rounded(own) for own in curve.mean]},
+        "reference": _reference(like(result.method, reference.get(result.task, {}))),
         "gaps": result.gaps,
         "remarks": result.remarks,
         "command": result.command,
         "facts": _facts(result),
     }
+
+
+def _reference(curve: Reference | None) -> dict[str, Any] | None:
+    if curve is None:
+        return None
+    return {"steps": curve.steps.tolist(), "mean": _all_rounded(curve.mean)}
 
 
 def _band(steps: Values, values: Values, low: float, high: float, bits: int, seed: int) -> str:
@@ -101,12 +111,13 @@ def _band(steps: Values, values: Values, low: float, high: float, bits: int, see
 
 def _facts(result: Result) -> str:
     """Where a result comes from, on one line."""
+    machine, versions = result.machine, result.versions
     parts = [f"{len(result.seeds)} seeds", f"{result.steps:,} steps", f"{result.curve_of} returns"]
-    parts += [f"commit {result.commit}"] if result.commit else []
-    names = ("processor", "cores", "gpu", "device")
-    parts += [result.cores if name == "cores" else str(own) for name in names if (own := result.machine.get(name))]
-    wanted = ("sasr", "torch", "gymnasium")
-    parts += [f"{name} {result.versions[name]}" for name in wanted if name in result.versions]
+    if result.commit:
+        parts.append(f"commit {result.commit}")
+    places = [machine.get("processor"), result.cores, machine.get("gpu"), machine.get("device")]
+    parts += [str(place) for place in places if place]
+    parts += [f"{name} {versions[name]}" for name in ("sasr", "torch", "gymnasium") if name in versions]
     if math.isfinite(result.wall_seconds):
         parts.append(_duration(result.wall_seconds))
     if math.isfinite(result.peak_memory_bytes):
@@ -116,58 +127,73 @@ def _facts(result: Result) -> str:
 
 def _duration(seconds: float) -> str:
     """In the unit that suits it."""
-    for size, unit in ((3600.0, "h"), (60.0, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
+    if seconds >= 3600.0:
+        return f"{seconds / 3600.0:.1f} h"
+    if seconds >= 60.0:
+        return f"{seconds / 60.0:.1f} min"
     return f"{seconds:.1f} s"
 
 
-def _aggregate(own: Aggregate) -> dict[str, Any]:
+def _aggregate(aggregate: Aggregate) -> dict[str, Any]:
     profile = None
-    if own.profile:
-        profile = {name: [_rounded(value) for value in values] for name, values in own.profile._asdict().items()}
+    if aggregate.profile:
+        profile = {name: _all_rounded(values) for name, values in aggregate.profile._asdict().items()}
     return {
-        "method": own.method,
-        "tasks": own.tasks,
-        "iqm": [_rounded(value) for value in own.iqm],
+        "method": aggregate.method,
+        "tasks": aggregate.tasks,
+        "iqm": _all_rounded(aggregate.iqm),
         "profile": profile,
     }
 
 
-def _tables(summary: Summary) -> list[tuple[str, str, str, Table]]:
-    """Key, short name, which end is good, and the table."""
-    made = [
-        ("final", "mean ± standard error", "high", tables.final_table(summary)),
-        ("iqm", "IQM [95 % interval]", "high", tables.iqm_table(summary)),
-        ("area", "area under the curve", "high", tables.area_table(summary)),
-        ("halfway", "steps to halfway", "low", tables.halfway_table(summary)),
-        ("time", "time", "low", tables.cost_table(summary, "time")),
-        ("memory", "peak memory", "low", tables.cost_table(summary, "memory")),
-        ("overall", "over all tasks", "", tables.aggregate_table(summary)),
-    ]
-    return [own for own in made if own[0] in ("final", "overall") or own[3].known]
+_TABLES = {
+    "final": ("mean ± standard error", "high"),
+    "iqm": ("IQM [95 % interval]", "high"),
+    "area": ("area under the curve", "high"),
+    "halfway": ("steps to halfway", "low"),
+    "time": ("time", "low"),
+    "memory": ("peak memory", "low"),
+    "overall": ("over all tasks", ""),
+}
+"""Short name of each table, and which end is good."""
 
 
-def _table(key: str, name: str, good: str, table: Table) -> dict[str, Any]:
-    rows = [
-        [{"text": own.text(), "value": own.value if isinstance(own.value, str) else _rounded(own.value)} for own in row]
-        for row in table.rows
-    ]
-    for row, shown in zip(table.rows, rows, strict=True):
-        for own, cell in zip(row, shown, strict=True):
-            if isinstance(own.value, float) and math.isinf(own.value):
-                cell["value"] = 1e300  # never: JSON has no infinity, and it sorts last
-    copies = {"markdown": table.to_markdown(), "latex": table.to_latex(), "csv": table.to_csv()}
-    head = {"key": key, "name": name, "good": good, "title": table.title}
-    return head | {"columns": table.columns, "rows": rows, "notes": table.notes, "copies": copies}
+def _tables(summary: Summary) -> list[dict[str, Any]]:
+    known = report_tables(summary)
+    # Of a report without any figure these two say so.
+    known = {"final": final_table(summary), "overall": aggregate_table(summary)} | known
+    return [_table(key, known[key]) for key in _TABLES if key in known]
+
+
+def _table(key: str, table: Table) -> dict[str, Any]:
+    name, good = _TABLES[key]
+    return {
+        "key": key,
+        "name": name,
+        "good": good,
+        "title": table.title,
+        "columns": table.columns,
+        "rows": [[_entry(entry) for entry in row] for row in table.rows],
+        "notes": table.notes,
+        "copies": {"markdown": table.to_markdown(), "latex": table.to_latex(), "csv": table.to_csv()},
+    }
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    value = entry.value
+    if isinstance(value, str):
+        return {"text": entry.text(), "value": value}
+    if math.isinf(value):  # never reached: JSON has no infinity, and it sorts last
+        return {"text": entry.text(), "value": 1e300}
+    return {"text": entry.text(), "value": _rounded(value)}
 
 
 def _maps(own: Maps) -> dict[str, Any]:
     return {
         "run": own.run,
         "steps": own.steps.tolist(),
-        "x": [_rounded(value) for value in own.x],
-        "y": [_rounded(value) for value in own.y],
+        "x": _all_rounded(own.x),
+        "y": _all_rounded(own.y),
         "rate": packed(own.rate.mean(1), 0.0, 1.0, bits=8),
         "seeds": own.rate.shape[1],
         "axes": own.axes,
@@ -175,17 +201,17 @@ def _maps(own: Maps) -> dict[str, Any]:
 
 
 def _videos(films: Sequence[Video], out: Path) -> list[dict[str, Any]]:
-    left, shown = VIDEO_BYTES, []
+    shown, room = [], VIDEO_BYTES
     for film in films:
         size = film.path.stat().st_size
-        kind = f"video/{film.path.suffix[1:]}"
-        embedded = size <= left
-        if embedded:
-            left -= size
-            source = f"data:{kind};base64,{base64.b64encode(read_regular(film.path, size)).decode()}"
+        is_embedded = size <= room
+        if is_embedded:
+            room -= size
+            content = base64.b64encode(read_regular(film.path, size)).decode()
+            source = f"data:video/{film.path.suffix[1:]};base64,{content}"
         else:
             source = _link(film.path, out)
-        shown.append({"run": film.run, "name": film.path.name, "source": source, "embedded": embedded})
+        shown.append({"run": film.run, "name": film.path.name, "source": source, "embedded": is_embedded})
     return shown
 
 
@@ -196,6 +222,10 @@ def _link(path: Path, out: Path) -> str:
         return quote(str(path.resolve().relative_to(out.resolve().parent)))
     except ValueError:
         return path.resolve().as_uri()
+
+
+def _all_rounded(values: Iterable[float]) -> list[float | None]:
+    return [_rounded(value) for value in values]
 
 
 def _rounded(value: float) -> float | None:

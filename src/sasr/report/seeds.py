@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+_RETAINED_FAILURE = "shaping/retained_failure"
 MAX_POINTS = 200
 """Points kept of a seed's curve."""
-BY_POINT = ("returns", "success", "episodes", "trained", "lengths", "bonus", "failures", "values")
-"""Parts of a seed's result that have a figure for each point of its curve."""
 
 
 class Training(NamedTuple):
-    """Episodes of a stretch of training."""
+    """A stretch of training, between two points of a curve; the fields are called as in `SeedResult`."""
 
     episodes: int
     """Those that ended in it."""
-    ret: float
+    trained: float
     """Their mean return, NaN without any."""
-    length: float
+    lengths: float
     """Their mean length, in environment steps."""
     bonus: float = math.nan
     """What shaping added to a reward, in the mean over what was learned from; NaN without shaping."""
     failures: float = math.nan
     """Share of failures among the states that SASR had retained, in the mean over the stretch; NaN without SASR."""
-    value: float = math.nan
-    """The most that the critics said of a batch, in its mean: what they take a step there to be worth, discounted."""
+    values: float = math.nan
+    """The largest mean value that the critics gave a batch."""
+
+
+BY_POINT = ("returns", "success", *Training._fields)
+"""Parts of a seed's result that have a figure for each point of its curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,14 +98,16 @@ class SeedResult:
 
     def thinned(self, points: int = MAX_POINTS) -> SeedResult:
         """The same with at most so many points, the first and the last among them."""
-        keep = thin(len(self.steps), points)
-        spans = zip([0, *(i + 1 for i in keep)], keep, strict=False)
-        training = [self._merged(first, i + 1) for first, i in spans] if self.episodes else []
+        kept = thin(len(self.steps), points)
+        training = []
+        if self.episodes:
+            for before, at in itertools.pairwise([-1, *kept]):
+                training.append(self._merged(before + 1, at + 1))
         return replace(
             self,
-            steps=tuple(self.steps[i] for i in keep),
-            returns=tuple(self.returns[i] for i in keep),
-            success=tuple(self.success[i] for i in keep if self.success),
+            steps=_picked(self.steps, kept),
+            returns=_picked(self.returns, kept),
+            success=_picked(self.success, kept),
             **training_parts(training),
         )
 
@@ -109,14 +115,15 @@ class SeedResult:
         """The stretches of training before the points `first` to `end` - 1, as one."""
         span = slice(first, end)
         counts = np.array(self.episodes[span])
-        taken = np.diff([self.steps[first - 1] if first else 0, *self.steps[span]])
+        began = self.steps[first - 1] if first else 0
+        steps = np.diff([began, *self.steps[span]])
         return Training(
             int(counts.sum()),
-            _weighted(self.trained[span], counts),
-            _weighted(self.lengths[span], counts),
-            _weighted(self.bonus[span], taken),
-            _weighted(self.failures[span], taken),
-            _most(self.values[span]),
+            _weighted_mean(self.trained[span], counts),
+            _weighted_mean(self.lengths[span], counts),
+            _weighted_mean(self.bonus[span], steps),
+            _weighted_mean(self.failures[span], steps),
+            _largest(self.values[span]),
         )
 
 
@@ -140,38 +147,54 @@ def seed_from_json(data: Any) -> SeedResult:
     return SeedResult(**parts)
 
 
+@dataclass
+class _Logged:
+    """What a run logged of a seed in one stretch of training."""
+
+    returns: list[float] = field(default_factory=list)
+    lengths: list[float] = field(default_factory=list)
+    bonus: list[float] = field(default_factory=list)
+    failures: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """An episode that ended, or figures of the agent and the shaper."""
+        if event["kind"] == "episode":
+            self.returns.append(logged(event.get("return")))
+            self.lengths.append(logged(event.get("length")))
+        elif event["kind"] == "figures":
+            succeeded, failed = logged(event.get("shaping/retained_success")), logged(event.get(_RETAINED_FAILURE))
+            has_both = succeeded + failed > 0  # NaN is not
+            self.failures.append(failed / (succeeded + failed) if has_both else math.nan)
+            self.bonus.append(logged(event.get("shaping/bonus_mean")))
+            self.values.append(logged(event.get("train/q_mean")))
+
+    def means(self) -> Training:
+        """As it is stored: six digits are plenty, and keep files small."""
+        means = [_mean(self.returns), _mean(self.lengths), _mean(self.bonus), _mean(self.failures)]
+        return Training(len(self.returns), *map(_six_digits, [*means, _largest(self.values)]))
+
+
 def training_by_point(steps: Iterable[int], events: Iterable[Mapping[str, Any]]) -> list[Training]:
     """What a run logged of a seed's training, cut at the points of its curve; what came later is left out."""
     points = list(steps)
-    ended: list[list[tuple[float, float]]] = [[] for _ in points]
-    shaped: list[list[tuple[float, float]]] = [[] for _ in points]
-    valued: list[list[float]] = [[] for _ in points]
+    stretches = [_Logged() for _ in points]
     for event in events:
         place = bisect_left(points, event["step"])
-        if place == len(points):
-            continue
-        if event["kind"] == "episode":
-            ended[place].append((logged(event.get("return")), logged(event.get("length"))))
-        elif event["kind"] == "figures":
-            won, lost = (logged(event.get(f"shaping/retained_{name}")) for name in ("success", "failure"))
-            share = lost / (won + lost) if won + lost > 0 else math.nan
-            shaped[place].append((logged(event.get("shaping/bonus_mean")), share))
-            valued[place].append(logged(event.get("train/q_mean")))
-    return [
-        Training(len(own), *_means(own), *_means(figures), float(f"{_most(values):.6g}"))
-        for own, figures, values in zip(ended, shaped, valued, strict=True)
-    ]
+        if place < len(points):
+            stretches[place].add(event)
+    return [stretch.means() for stretch in stretches]
 
 
 def training_parts(training: Sequence[Training]) -> dict[str, Any]:
-    """The parts of a seed's result that tell of its training, stretch by stretch; nothing of what it was without."""
-    parts = {"episodes": "episodes", "trained": "ret", "lengths": "length"}
-    parts |= {"bonus": "bonus", "failures": "failures", "values": "value"}
-    found = {name: tuple(getattr(own, part) for own in training) for name, part in parts.items()}
+    """The parts of a seed's result about its training, stretch by stretch; empty where nothing is known."""
+    parts: dict[str, Any] = {}
+    for place, name in enumerate(Training._fields):
+        parts[name] = tuple(stretch[place] for stretch in training)
     for name in ("bonus", "failures", "values"):
-        if all(math.isnan(own) for own in found[name]):
-            found[name] = ()
-    return found
+        if all(map(math.isnan, parts[name])):
+            parts[name] = ()
+    return parts
 
 
 def thin(count: int, points: int = MAX_POINTS) -> list[int]:
@@ -209,21 +232,33 @@ def logged(value: Any) -> float:
         return math.nan
 
 
-def _means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Of what is finite in each; six digits are plenty, and keep files small."""
-    first, second = (_weighted(own, np.ones(len(own))) for own in (zip(*pairs, strict=True) if pairs else ((), ())))
-    return float(f"{first:.6g}"), float(f"{second:.6g}")
+def _picked(values: tuple[Any, ...], kept: Sequence[int]) -> tuple[Any, ...]:
+    """The values at these places; of nothing, nothing."""
+    if not values:
+        return ()
+    return tuple(values[place] for place in kept)
 
 
-def _most(values: Iterable[float]) -> float:
+def _six_digits(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _largest(values: Iterable[float]) -> float:
     """The largest of the finite ones, NaN without any."""
-    return max((own for own in values if math.isfinite(own)), default=math.nan)
+    return max(filter(math.isfinite, values), default=math.nan)
 
 
-def _weighted(values: Iterable[float], weights: NDArray[Any]) -> float:
+def _mean(values: Sequence[float]) -> float:
+    return _weighted_mean(values, np.ones(len(values)))
+
+
+def _weighted_mean(values: Sequence[float], weights: NDArray[Any]) -> float:
     """The mean of the finite ones, NaN without any."""
-    own = np.array(tuple(values), np.float64)
-    kept = np.isfinite(own) & (weights[: len(own)] > 0)
+    figures = np.array(values, np.float64)
+    weights = weights[: len(figures)]
+    kept = np.isfinite(figures) & (weights > 0)
+    if not kept.any():
+        return math.nan
     if kept.sum() == 1:
-        return float(own[kept][0])  # to the last digit
-    return float(np.average(own[kept], weights=weights[: len(own)][kept])) if kept.any() else math.nan
+        return float(figures[kept][0])  # to the last digit
+    return float(np.average(figures[kept], weights=weights[kept]))

@@ -20,6 +20,8 @@ Statistic = Callable[[Sequence[Scores]], Scores]
 
 DRAWS = 2_000
 LEVEL = 0.95
+"""Of all intervals."""
+_TAILS = (1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0
 
 
 class Estimate(NamedTuple):
@@ -57,8 +59,9 @@ def mean_and_error(values: ArrayLike) -> tuple[float, float]:
     (2.0, 1.0)
     """
     runs = _checked(values)
-    error = runs.std(ddof=1) / math.sqrt(len(runs)) if len(runs) > 1 else math.nan
-    return float(runs.mean()), float(error)
+    if len(runs) == 1:
+        return float(runs[0]), math.nan
+    return float(runs.mean()), float(runs.std(ddof=1) / math.sqrt(len(runs)))
 
 
 def interquartile_mean(values: ArrayLike) -> Scores:
@@ -87,9 +90,7 @@ def median_of_tasks(strata: Sequence[Scores]) -> Scores:
     return np.asarray(np.median([runs.mean(-1) for runs in strata], axis=0))
 
 
-def estimate(
-    strata: Strata, statistic: Statistic = iqm, *, seed: int = 0, draws: int = DRAWS, level: float = LEVEL
-) -> Estimate:
+def estimate(strata: Strata, statistic: Statistic = iqm, *, seed: int = 0, draws: int = DRAWS) -> Estimate:
     """A statistic with its percentile interval from a stratified bootstrap; the same seed gives the same interval.
 
     >>> estimate([[1.0, 2.0, 3.0, 4.0]], seed=1) == estimate([[1.0, 2.0, 3.0, 4.0]], seed=1)
@@ -97,13 +98,13 @@ def estimate(
     """
     groups = _checked_strata(strata)
     value = float(statistic([runs[None] for runs in groups])[0])
-    low, high = _ends(statistic(_drawn(groups, np.random.default_rng(seed), draws)), level)
-    return Estimate(value, *((float(low), float(high)) if _repeated(groups) else (math.nan, math.nan)))
+    if not _repeated(groups):
+        return Estimate(value, math.nan, math.nan)
+    low, high = _ends(statistic(_drawn(groups, np.random.default_rng(seed), draws)))
+    return Estimate(value, float(low), float(high))
 
 
-def probability_of_improvement(
-    ours: Strata, theirs: Strata, *, seed: int = 0, draws: int = DRAWS, level: float = LEVEL
-) -> Estimate:
+def probability_of_improvement(ours: Strata, theirs: Strata, *, seed: int = 0, draws: int = DRAWS) -> Estimate:
     """Chance that a run of ours beats one of theirs on the same task, averaged over tasks; a tie is half a win.
 
     >>> probability_of_improvement([[2.0, 3.0]], [[1.0, 2.0]]).value
@@ -112,16 +113,15 @@ def probability_of_improvement(
     first, second = _checked_strata(ours), _checked_strata(theirs)
     if len(first) != len(second):
         raise ValueError(f"{len(first)} tasks against {len(second)}; give both methods' runs on the same tasks")
+    value = float(_wins([runs[None] for runs in first], [runs[None] for runs in second])[0])
+    if not (_repeated(first) or _repeated(second)):
+        return Estimate(value, math.nan, math.nan)
     rng = np.random.default_rng(seed)
-    value = _wins([runs[None] for runs in first], [runs[None] for runs in second])[0]
-    low, high = _ends(_wins(_drawn(first, rng, draws), _drawn(second, rng, draws)), level)
-    certain = _repeated(first) or _repeated(second)
-    return Estimate(float(value), *((float(low), float(high)) if certain else (math.nan, math.nan)))
+    low, high = _ends(_wins(_drawn(first, rng, draws), _drawn(second, rng, draws)))
+    return Estimate(value, float(low), float(high))
 
 
-def performance_profile(
-    strata: Strata, thresholds: ArrayLike, *, seed: int = 0, draws: int = DRAWS, level: float = LEVEL
-) -> Profile:
+def performance_profile(strata: Strata, thresholds: ArrayLike, *, seed: int = 0, draws: int = DRAWS) -> Profile:
     """Share of runs whose score is above each threshold, every task weighing the same, with pointwise intervals."""
     groups, levels = _checked_strata(strata), np.asarray(thresholds, np.float64)
     drawn = _drawn(groups, np.random.default_rng(seed), draws)
@@ -130,7 +130,7 @@ def performance_profile(
         return mean_of_tasks([(runs > threshold).astype(np.float64) for runs in parts])
 
     share = np.array([shares([runs[None] for runs in groups], tau)[0] for tau in levels])
-    ends = np.array([_ends(shares(drawn, tau), level) for tau in levels]).reshape(-1, 2)
+    ends = np.array([_ends(shares(drawn, tau)) for tau in levels]).reshape(-1, 2)
     return Profile(levels, share, ends[:, 0], ends[:, 1])
 
 
@@ -150,8 +150,10 @@ def area_under_curve(steps: ArrayLike, values: ArrayLike, *, until: float | None
         end = np.interp(until, x, y)
         kept = x < until
         x, y = np.append(x[kept], until), np.append(y[kept], end)
-    if len(x) < 2:
-        return float(y[0]) if len(y) else math.nan
+    if len(x) == 0:
+        return math.nan
+    if len(x) == 1:
+        return float(y[0])
     return float(np.trapezoid(y, x) / (x[-1] - x[0]))
 
 
@@ -162,7 +164,9 @@ def steps_to_threshold(steps: ArrayLike, values: ArrayLike, threshold: float) ->
     200.0
     """
     reached = np.flatnonzero(np.asarray(values, np.float64) >= threshold)
-    return float(np.asarray(steps)[reached[0]]) if len(reached) else math.inf
+    if len(reached) == 0:
+        return math.inf
+    return float(np.asarray(steps)[reached[0]])
 
 
 def aligned(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[Scores, Scores]:
@@ -172,11 +176,12 @@ def aligned(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[Scores, Scor
     stopped early is not drawn on.
     """
     parts = [(np.asarray(x, np.float64), np.asarray(y, np.float64)) for x, y in curves]
-    grid = np.unique(np.concatenate([x for x, _ in parts])) if parts else np.zeros(0)
-    rows = [
-        np.interp(grid, x, y, left=np.nan, right=np.nan) if len(x) else np.full_like(grid, np.nan) for x, y in parts
-    ]
-    return grid, np.array(rows).reshape(len(parts), len(grid))
+    grid = np.unique(np.concatenate([np.zeros(0), *(x for x, _ in parts)]))
+    rows = np.full((len(parts), len(grid)), np.nan)
+    for row, (x, y) in zip(rows, parts, strict=True):
+        if len(x):
+            row[:] = np.interp(grid, x, y, left=np.nan, right=np.nan)
+    return grid, rows
 
 
 def mean_curve(steps: Scores, values: Scores) -> Curve:
@@ -189,7 +194,7 @@ def mean_curve(steps: Scores, values: Scores) -> Curve:
     return Curve(steps, mean, mean - error, mean + error, count)
 
 
-def iqm_curve(steps: Scores, values: Scores, *, seed: int = 0, draws: int = 500, level: float = LEVEL) -> Curve:
+def iqm_curve(steps: Scores, values: Scores, *, seed: int = 0, draws: int = 500) -> Curve:
     """Interquartile mean at every step with pointwise bootstrap intervals over seeds; values (seeds, T)."""
     count = np.isfinite(values).sum(0)
     centre, low, high = (np.full(len(steps), np.nan) for _ in range(3))
@@ -200,13 +205,14 @@ def iqm_curve(steps: Scores, values: Scores, *, seed: int = 0, draws: int = 500,
         if seeds > 1:
             picks = np.random.default_rng(seed).integers(seeds, size=(draws, seeds))
             again = interquartile_mean(present[:, picks])
-            low[at], high[at] = np.quantile(again, _tails(level), axis=-1)
+            low[at], high[at] = np.quantile(again, _TAILS, axis=-1)
     return Curve(steps, centre, low, high, count)
 
 
 def normalised(values: ArrayLike, low: float, high: float) -> Scores:
     """Scores with `low` at 0 and `high` at 1; all 0 where the two are the same."""
-    return (np.asarray(values, np.float64) - low) / (high - low if high != low else math.inf)
+    scores = np.asarray(values, np.float64) - low
+    return scores / (high - low) if high != low else np.zeros_like(scores)
 
 
 def _wins(ours: Sequence[Scores], theirs: Sequence[Scores]) -> Scores:
@@ -223,14 +229,8 @@ def _repeated(groups: Sequence[Scores]) -> bool:
     return any(len(runs) > 1 for runs in groups)
 
 
-def _tails(level: float) -> tuple[float, float]:
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level={level} must be between 0 and 1; 0.95 is usual")
-    return (1.0 - level) / 2.0, (1.0 + level) / 2.0
-
-
-def _ends(samples: Scores, level: float) -> Scores:
-    return np.quantile(samples, _tails(level), axis=0)
+def _ends(samples: Scores) -> Scores:
+    return np.quantile(samples, _TAILS, axis=0)
 
 
 def _checked(values: ArrayLike) -> Scores:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,51 +63,55 @@ class Result:
         for name in ("task", "method"):
             if not getattr(self, name):
                 raise ValueError(f"a result needs a {name}; it is empty")
-        numbers = [own.seed for own in self.seeds]
+        numbers = [seed.seed for seed in self.seeds]
         if len(set(numbers)) < len(numbers):
-            raise ValueError(f"seeds {numbers} of {self.method} on {self.task} name one twice")
+            raise ValueError(f"seeds {numbers} of {self.method} on {self.task} have duplicates")
 
     @property
     def scores(self) -> NDArray[np.float64]:
         """The final score of each seed, NaN where it is not known, (P,)."""
-        return np.array([own.score for own in self.seeds], np.float64)
+        return np.array([seed.score for seed in self.seeds], np.float64)
 
     @property
     def cores(self) -> str:
         """How many it was run on, in words; empty where that is not known."""
         count = self.machine.get("cores")
-        return f"{count} core{'' if count == 1 else 's'}" if count else ""
+        if not count:
+            return ""
+        return "1 core" if count == 1 else f"{count} cores"
 
     @property
     def gaps(self) -> tuple[str, ...]:
         """Why this result is not complete, in words; empty where it is."""
-        found = []
-        missing = sorted(set(self.planned) - {own.seed for own in self.seeds if own.steps or own.final})
+        started = {seed.seed for seed in self.seeds if seed.steps or seed.final}
+        missing = sorted(set(self.planned) - started)
+        stopped = [seed for seed in self.seeds if seed.last < self.steps and seed.seed not in missing]
+        unjudged = [seed for seed in self.seeds if seed.steps and not seed.final and seed not in stopped]
+        gaps = []
         if missing:
-            found.append(f"{seeds_in_words(missing)} not run")
-        short = [own.seed for own in self.seeds if own.last < self.steps and own.seed not in missing]
-        if short:
-            last = min(own.last for own in self.seeds if own.seed in short)
-            found.append(f"{seeds_in_words(short)} stopped at {last:,} of {self.steps:,} steps")
-        unjudged = [own.seed for own in self.seeds if own.steps and not own.final and own.seed not in short]
+            gaps.append(f"{seeds_in_words(missing)} not run")
+        if stopped:
+            last = min(seed.last for seed in stopped)
+            gaps.append(f"{_numbers(stopped)} stopped at {last:,} of {self.steps:,} steps")
         if unjudged:
-            found.append(f"{seeds_in_words(unjudged)} without a final evaluation: the last point of the curve is taken")
-        return tuple(found)
+            gaps.append(f"{_numbers(unjudged)} without a final evaluation: the last point of the curve is taken")
+        return tuple(gaps)
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is odd about the figures, though nothing is missing."""
-        found = list(self.notes)
-        bad = [own.seed for own in self.seeds if not np.isfinite([*own.returns, *own.final]).all()]
+        remarks = list(self.notes)
+        bad = [seed for seed in self.seeds if not np.isfinite([*seed.returns, *seed.final]).all()]
         if bad:
-            found.append(f"{seeds_in_words(bad)} with figures that are not finite (null)")
-        ends = {own.steps[-1] for own in self.seeds if own.steps}
+            remarks.append(f"{_numbers(bad)} with figures that are not finite (null)")
+        ends = {seed.steps[-1] for seed in self.seeds if seed.steps}
         if len(ends) > 1:
-            found.append(f"curves of different lengths: from {min(ends):,} to {max(ends):,} steps")
-        few = {len(own.final) for own in self.seeds if own.final} - {FINAL_EPISODES}
-        if few:
-            found.append(f"final evaluation over {', '.join(map(str, sorted(few)))} episodes, not {FINAL_EPISODES}")
-        return tuple(found)
+            remarks.append(f"curves of different lengths: from {min(ends):,} to {max(ends):,} steps")
+        episodes = {len(seed.final) for seed in self.seeds if seed.final} - {FINAL_EPISODES}
+        if episodes:
+            counts = ", ".join(map(str, sorted(episodes)))
+            remarks.append(f"final evaluation over {counts} episodes, not {FINAL_EPISODES}")
+        return tuple(remarks)
 
     @property
     def file(self) -> Path:
@@ -124,11 +128,9 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data without NaN; `from_json` gives the same result back."""
-        data = {"kind": KIND, "version": VERSION}
-        data |= {own.name: getattr(self, own.name) for own in fields(self) if own.name != "seeds"}
-        data["seeds"] = [{own.name: getattr(seed, own.name) for own in fields(seed)} for seed in self.seeds]
-        plain: dict[str, Any] = _plain(data)
-        return plain
+        seeds = [vars(seed) for seed in self.seeds]
+        data: dict[str, Any] = _plain({"kind": KIND, "version": VERSION, **vars(self), "seeds": seeds})
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:
@@ -166,21 +168,27 @@ def _name_today(method: str, config: Mapping[str, Any]) -> str:
     return renamed.get(first, first) + comma + rest
 
 
+def _numbers(seeds: Sequence[SeedResult]) -> str:
+    return seeds_in_words([seed.seed for seed in seeds])
+
+
 def cut_short(result: Result) -> Result | None:
     """What stopped runs have in common: their curves up to the last point that every planned seed has; None without.
 
     The result is one of runs of that length, so that others are compared with it up to there; a note says so.
     """
-    curves = {own.seed: own.steps for own in result.seeds}
+    curves = {seed.seed: seed.steps for seed in result.seeds}
     shared = [set(curves.get(seed, ())) for seed in result.planned]
-    end = max(set.intersection(*shared), default=0) if shared else 0
+    end = 0
+    if shared:
+        end = max(set.intersection(*shared), default=0)
     if end == 0:
         return None
     seeds = []
-    for own in result.seeds:
-        points = own.steps.index(end) + 1
-        curve = {name: getattr(own, name)[:points] for name in ("steps", *BY_POINT)}
-        seeds.append(replace(own, **curve, taken=end, final=(), final_success=math.nan))
+    for seed in result.seeds:
+        points = seed.steps.index(end) + 1
+        curve: dict[str, Any] = {name: getattr(seed, name)[:points] for name in ("steps", *BY_POINT)}
+        seeds.append(replace(seed, **curve, taken=end, final=(), final_success=math.nan))
     note = f"the first {end:,} steps of runs of {result.steps:,} that were stopped"
     return replace(result, steps=end, seeds=tuple(seeds), notes=(*result.notes, note))
 
@@ -211,7 +219,7 @@ def slug(name: str) -> str:
 
 def write_result(result: Result, folder: str | Path) -> Path:
     """Put a result into a plan's folder, thinned; one with the same names, commit and settings is replaced."""
-    slim = replace(result, seeds=tuple(own.thinned() for own in result.seeds))
+    slim = replace(result, seeds=tuple(seed.thinned() for seed in result.seeds))
     path = Path(folder) / result.file
     check_writable(path.parent, flag="--results")
     write_whole(path, json.dumps(slim.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n")

@@ -87,30 +87,41 @@ def cells_of(
     """
     scale = _scales(found)
     shortest = {task: min(own.steps for own in found.results if own.task == task) for task in found.tasks}
-    ends = shortest if until is None else dict.fromkeys(found.tasks, until)
-    return {(own.task, own.method): _cell(own, ends[own.task], scale[own.task], seed, draws) for own in found.results}
+    cells = {}
+    for result in found.results:
+        end = shortest[result.task] if until is None else until
+        cells[result.task, result.method] = _cell(result, end, scale[result.task], seed, draws)
+    return cells
 
 
 def _scales(found: Collection) -> dict[str, tuple[float, float]]:
-    return {task: _scale([own for own in found.results if own.task == task]) for task in found.tasks}
+    """The mean returns of the worst and the best method, by task."""
+    scales = {}
+    for task in found.tasks:
+        means = []
+        for result in found.results:
+            scores = _finite(result.scores)
+            if result.task == task and len(scores):
+                means.append(float(scores.mean()))
+        scales[task] = (min(means), max(means)) if means else (math.nan, math.nan)
+    return scales
 
 
 def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values[np.isfinite(values)]
 
 
-def _scale(results: Sequence[Result]) -> tuple[float, float]:
-    means = [float(own.mean()) for result in results if len(own := _finite(result.scores))]
-    return (min(means), max(means)) if means else (math.nan, math.nan)
-
-
 def _cell(result: Result, until: int, scale: tuple[float, float], seed: int, draws: int) -> Cell:
     scores = _finite(result.scores)
-    mean, error = stats.mean_and_error(scores) if len(scores) else (math.nan, math.nan)
-    iqm = stats.estimate([scores], seed=seed, draws=draws) if len(scores) else NOTHING
-    full = [own for own in result.seeds if own.steps and own.steps[-1] >= until]
-    areas = _finite(np.array([stats.area_under_curve(own.steps, own.returns, until=until) for own in full]))
-    area, area_error = stats.mean_and_error(areas) if len(areas) else (math.nan, math.nan)
+    mean, error, iqm = math.nan, math.nan, NOTHING
+    if len(scores):
+        mean, error = stats.mean_and_error(scores)
+        iqm = stats.estimate([scores], seed=seed, draws=draws)
+    long_enough = [own for own in result.seeds if own.steps and own.steps[-1] >= until]
+    areas = _finite(np.array([stats.area_under_curve(own.steps, own.returns, until=until) for own in long_enough]))
+    area, area_error = math.nan, math.nan
+    if len(areas):
+        area, area_error = stats.mean_and_error(areas)
     middle = scale[0] + HALFWAY * (scale[1] - scale[0])
     took = np.array([stats.steps_to_threshold(own.steps, own.returns, middle) for own in result.seeds if own.steps])
     halfway = float(np.quantile(took, 0.5, method="higher")) if len(took) else math.nan
@@ -123,8 +134,13 @@ Strata = dict[str, NDArray[np.float64]]
 def _strata(
     method: str, tasks: Sequence[str], cells: dict[tuple[str, str], Cell], scale: dict[str, tuple[float, float]]
 ) -> Strata:
-    known = {task: cells[task, method] for task in tasks if (task, method) in cells}
-    return {task: stats.normalised(cell.scores, *scale[task]) for task, cell in known.items() if len(cell.scores)}
+    """Normalised scores of a method, by task."""
+    strata = {}
+    for task in tasks:
+        cell = cells.get((task, method))
+        if cell is not None and len(cell.scores):
+            strata[task] = stats.normalised(cell.scores, *scale[task])
+    return strata
 
 
 def _aggregate(method: str, own: Strata, first: Strata, seed: int, draws: int) -> Aggregate:

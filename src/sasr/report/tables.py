@@ -38,12 +38,11 @@ class Entry(NamedTuple):
         if math.isnan(self.value):
             return "–" + self.mark
         digits = 2 if self.digits is None else self.digits
-        shown = "never" if math.isinf(self.value) else _fixed(self.value, digits)
+        shown = _fixed(self.value, digits)
         if not math.isnan(self.error):
             shown += f" {plus_minus} {_fixed(self.error, digits)}"
         if not math.isnan(self.low):
-            low, high = (_fixed(end, digits) if math.isfinite(end) else "never" for end in (self.low, self.high))
-            shown += f" [{low}, {high}]"
+            shown += f" [{_fixed(self.low, digits)}, {_fixed(self.high, digits)}]"
         return shown + self.mark
 
 
@@ -61,8 +60,10 @@ class Table:
         lines = [f"**{_markdown(self.title)}**", "", _line(map(_markdown, self.columns))]
         lines.append(_line(["---"] + ["---:"] * (len(self.columns) - 1)))
         for row in self.rows:
-            lines.append(_line(f"**{_markdown(own.text())}**" if own.best else _markdown(own.text()) for own in row))
-        return "\n".join([*lines, *(f"\n{_markdown(note)}" for note in self.notes)]) + "\n"
+            lines.append(_line(_markdown_entry(entry) for entry in row))
+        for note in self.notes:
+            lines += ["", _markdown(note)]
+        return "\n".join(lines) + "\n"
 
     def to_latex(self) -> str:
         """A floating table for the booktabs package."""
@@ -70,45 +71,54 @@ class Table:
         lines += [rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}", r"\toprule"]
         lines += [" & ".join(map(_latex, self.columns)) + r" \\", r"\midrule"]
         for row in self.rows:
-            texts = [_latex(own.text(plus_minus="\0")).replace("\0", r"$\pm$") for own in row]
-            bold = (rf"\textbf{{{text}}}" if own.best else text for own, text in zip(row, texts, strict=True))
-            lines.append(" & ".join(bold) + r" \\")
+            lines.append(" & ".join(map(_latex_entry, row)) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}"]
-        lines += [rf"\par\smallskip\footnotesize {_latex(note)}" for note in self.notes]
+        for note in self.notes:
+            lines.append(rf"\par\smallskip\footnotesize {_latex(note)}")
         return "\n".join([*lines, r"\end{table}"]) + "\n"
 
     def to_csv(self) -> str:
-        """Full precision; a column's error and interval are columns of their own, empty where unknown."""
+        """Full precision; a column's error and interval are columns of their own, left out where all are unknown."""
+        parts = []
+        for column, name in enumerate(self.columns):
+            parts.append((column, name, "value"))
+            for extra in ("error", "low", "high"):
+                if any(not math.isnan(getattr(row[column], extra)) for row in self.rows):
+                    parts.append((column, f"{name} {extra}", extra))
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        extras = [[part for part in ("error", "low", "high") if self._has(index, part)] for index in range(self.width)]
-        heads = [[name, *(f"{name} {part}" for part in more)] for name, more in zip(self.columns, extras, strict=True)]
-        writer.writerow([_csv(name) for group in heads for name in group])
+        writer.writerow([_csv(name) for _, name, _ in parts])
         for row in self.rows:
-            groups = [
-                [own.value, *(getattr(own, part) for part in more)] for own, more in zip(row, extras, strict=True)
-            ]
-            writer.writerow([_csv(value) for group in groups for value in group])
+            writer.writerow([_csv(getattr(row[column], part)) for column, _, part in parts])
         return out.getvalue()
 
     @property
     def known(self) -> bool:
         """Whether it has any figure."""
-        figures = [own.value for row in self.rows for own in row[1:] if isinstance(own.value, float)]
-        return any(not math.isnan(value) for value in figures)
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return len(self.columns)
-
-    def _has(self, column: int, part: str) -> bool:
-        return any(not math.isnan(getattr(row[column], part)) for row in self.rows)
+        for row in self.rows:
+            for entry in row[1:]:
+                if isinstance(entry.value, float) and not math.isnan(entry.value):
+                    return True
+        return False
 
 
-def final_table(summary: Summary, *, title: str = "Final return, mean ± standard error over seeds") -> Table:
+def report_tables(summary: Summary) -> dict[str, Table]:
+    """All tables of a report, by the names of their files; without those that have no figure."""
+    tables = {
+        "final": final_table(summary),
+        "iqm": iqm_table(summary),
+        "area": area_table(summary),
+        "halfway": halfway_table(summary),
+        "time": cost_table(summary, "time"),
+        "memory": cost_table(summary, "memory"),
+        "overall": aggregate_table(summary),
+    }
+    return {name: table for name, table in tables.items() if table.known}
+
+
+def final_table(summary: Summary) -> Table:
     """Tasks by methods, the form of the paper's Table 1; the best mean of a row is bold."""
-    return _by_task(summary, title, final_entry, highest=True)
+    return _by_task(summary, "Final return, mean ± standard error over seeds", final_entry)
 
 
 def iqm_table(summary: Summary) -> Table:
@@ -133,14 +143,21 @@ def aggregate_table(summary: Summary) -> Table:
     """Methods over all tasks."""
     first, total = summary.methods[0], len(summary.tasks)
     rows = []
-    for own in sorted(summary.aggregates, key=lambda own: -own.iqm.value if own.tasks else math.inf):
-        mark = "" if own.tasks == total else "*"
-        estimates = [_entry(figure) for figure in (own.iqm, own.mean, own.better if own.method != first else None)]
-        rows.append((Entry(own.method, mark=mark), *estimates, Entry(f"{own.tasks} of {total}"), Entry(str(own.runs))))
+    for aggregate in sorted(summary.aggregates, key=lambda own: -own.iqm.value if own.tasks else math.inf):
+        better = Entry() if aggregate.method == first else _interval(aggregate.better)
+        row = [
+            Entry(aggregate.method, mark="" if aggregate.tasks == total else "*"),
+            _interval(aggregate.iqm),
+            _interval(aggregate.mean),
+            better,
+            Entry(f"{aggregate.tasks} of {total}"),
+            Entry(str(aggregate.runs)),
+        ]
+        rows.append(tuple(row))
     notes = [
         "Returns are normalised by task: the worst method's mean is 0, the best's is 1. Intervals: 95 %, bootstrap."
     ]
-    if any(own.tasks < total for own in summary.aggregates):
+    if any(aggregate.tasks < total for aggregate in summary.aggregates):
         notes.append("* not run on all tasks: not comparable with the others.")
     return Table(
         title="Over all tasks",
@@ -161,15 +178,17 @@ def cost_table(summary: Summary, what: str = "time", *, base: str = "") -> Table
     base = base or summary.methods[0]
     costs = {key: _cost(cell, what) for key, cell in summary.cells.items()}
     rows = []
+    notes: tuple[str, ...] = ()
     for task in summary.tasks:
+        head = Entry(task)
+        if _machines(summary, task) > 1:
+            head = Entry(task, mark="†")
+            notes = ("† measured on different machines: not comparable.",)
         one = costs.get((task, base), math.nan)
-        shares = [costs.get((task, method), math.nan) / one for method in summary.methods]
-        mark = "†" if _machines(summary, task) > 1 else ""
-        rows.append((Entry(task, mark=mark), *(Entry(share) for share in shares)))
+        shares = [Entry(costs.get((task, method), math.nan) / one) for method in summary.methods]
+        rows.append((head, *shares))
     name = {"time": "Training time of a seed's step", "memory": "Peak memory"}[what]
-    notes = ("† measured on different machines: not comparable.",) if any(row[0].mark for row in rows) else ()
-    columns = ("task", *summary.methods)
-    return Table(title=f"{name}, {base} = 1", columns=columns, rows=tuple(rows), notes=notes)
+    return Table(title=f"{name}, {base} = 1", columns=("task", *summary.methods), rows=tuple(rows), notes=notes)
 
 
 def final_entry(cell: Cell) -> Entry:
@@ -211,52 +230,83 @@ def _by_task(summary: Summary, title: str, entry: Callable[[Cell], Entry], highe
 
 def _row(task: str, cells: Sequence[Cell | None], entry: Callable[[Cell], Entry], highest: bool) -> tuple[Entry, ...]:
     entries = [Entry() if cell is None else entry(cell) for cell in cells]
-    values = [float(own.value) for own in entries if not math.isnan(float(own.value))]
-    best = (max if highest else min)(values) if values else math.nan
-    digits = digits_for(max((abs(value) for value in values if math.isfinite(value)), default=0.0))
-    finished = []
-    for own, cell in zip(entries, cells, strict=True):
-        mark = "" if cell is None else ("*" if cell.result.gaps else "") + ("‡" if cell.failed else "")
-        is_best = own.value == best and math.isfinite(best) and len(set(values)) > 1  # of equals none is best
-        finished.append(own._replace(best=is_best, mark=mark, digits=digits if own.digits is None else own.digits))
-    return (Entry(task), *finished)
+    values = [float(each.value) for each in entries if not math.isnan(float(each.value))]
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    best = math.nan
+    if len(set(values)) > 1:  # of equals none is best
+        best = max(values) if highest else min(values)
+    finished = [Entry(task)]
+    for each, cell in zip(entries, cells, strict=True):
+        digits = digits_for(largest) if each.digits is None else each.digits
+        is_best = each.value == best and math.isfinite(best)
+        finished.append(each._replace(best=is_best, mark=_mark(cell), digits=digits))
+    return tuple(finished)
+
+
+def _mark(cell: Cell | None) -> str:
+    mark = ""
+    if cell is not None and cell.result.gaps:
+        mark += "*"
+    if cell is not None and cell.failed:
+        mark += "‡"
+    return mark
 
 
 def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
-    marks = "".join(own.mark for row in rows for own in row)
-    told = {
-        "*": "* incomplete: seeds, steps or the final evaluation are missing.",
-        "‡": "‡ without seeds that gave NaN.",
-    }
-    return tuple(text for mark, text in told.items() if mark in marks)
+    marks = "".join(entry.mark for row in rows for entry in row)
+    notes = []
+    if "*" in marks:
+        notes.append("* incomplete: seeds, steps or the final evaluation are missing.")
+    if "‡" in marks:
+        notes.append("‡ without seeds that gave NaN.")
+    return tuple(notes)
 
 
 def digits_for(size: float) -> int:
     """As many as the paper prints for figures of this size, more where all are small."""
-    return next((digits for digits, from_ in enumerate((1000.0, 10.0, 0.1, 0.01)) if size >= from_), 4 if size else 2)
+    if size == 0.0:
+        return 2
+    for digits, least in enumerate((1000.0, 10.0, 0.1, 0.01)):
+        if size >= least:
+            return digits
+    return 4
 
 
 def _fixed(value: float, digits: int) -> str:
-    """With so many digits after the point; what rounds to zero has no sign."""
+    """With so many digits after the point; what rounds to zero has no sign, and steps that never came no number."""
+    if not math.isfinite(value):
+        return "never"
     text = f"{value:,.{digits}f}"
     return text if re.search("[1-9]", text) else text.lstrip("-")
 
 
-def _entry(figure: Estimate | None) -> Entry:
-    return Entry() if figure is None else Entry(figure.value, low=figure.low, high=figure.high)
+def _interval(figure: Estimate) -> Entry:
+    return Entry(figure.value, low=figure.low, high=figure.high)
 
 
 def _cost(cell: Cell, what: str) -> float:
     """Seconds of a step of one seed, or bytes."""
     if what == "memory":
         return cell.result.peak_memory_bytes
-    steps = sum(own.steps[-1] for own in cell.result.seeds if own.steps)
-    return cell.result.wall_seconds / steps if steps else math.nan
+    steps = sum(seed.steps[-1] for seed in cell.result.seeds if seed.steps)
+    if steps == 0:
+        return math.nan
+    return cell.result.wall_seconds / steps
 
 
 def _machines(summary: Summary, task: str) -> int:
     """How many machines the methods of a task ran on."""
     return len({repr(sorted(cell.result.machine.items())) for (own, _), cell in summary.cells.items() if own == task})
+
+
+def _markdown_entry(entry: Entry) -> str:
+    text = _markdown(entry.text())
+    return f"**{text}**" if entry.best else text
+
+
+def _latex_entry(entry: Entry) -> str:
+    text = _latex(entry.text(plus_minus="\0")).replace("\0", r"$\pm$")
+    return rf"\textbf{{{text}}}" if entry.best else text
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -276,6 +326,8 @@ def _latex(text: str) -> str:
 
 def _csv(value: float | str) -> str:
     if isinstance(value, str):
-        formula = value.startswith(("=", "+", "-", "@", "\t", "\r"))  # to a spreadsheet
-        return f"'{value}" if formula else value
-    return "" if math.isnan(value) else repr(float(value))
+        is_formula = value.startswith(("=", "+", "-", "@", "\t", "\r"))  # to a spreadsheet
+        return f"'{value}" if is_formula else value
+    if math.isnan(value):
+        return ""
+    return repr(float(value))

@@ -87,13 +87,13 @@ class Arm(MujocoFetchEnv):  # type: ignore[misc]  # gymnasium-robotics has no ty
         grip_vel = self._slide @ data.qvel * dt
         if not self.has_object:
             return grip, _NOTHING, _NOTHING, fingers, _NOTHING, _NOTHING, _NOTHING, grip_vel, fingers_vel
-        thing, rotation = data.site_xpos[self._object], _euler(data.site_xmat[self._object])
+        thing, rotation = data.site_xpos[self._object], euler(data.site_xmat[self._object])
         mujoco.mj_jacSite(model, data, self._slide, self._turn, self._object)
         thing_vel, rotation_vel = self._slide @ data.qvel * dt - grip_vel, self._turn @ data.qvel * dt
         return grip, thing, thing - grip, fingers, rotation, thing_vel, rotation_vel, grip_vel, fingers_vel
 
 
-def _euler(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def euler(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Upstream's `mat2euler` for one matrix; its cases near a gimbal lock are left to it."""
     xx, xy, xz, _, _, yz, _, _, zz = matrix.tolist()
     level = sqrt(zz * zz + yz * yz)

@@ -9,8 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sasr.experiments.job import Job
-from sasr.experiments.runners.protocol import Tell
+from sasr.experiments.job import Job, Tell
 from sasr.experiments.worker import launch, outcome
 
 INSTALL = 'running on Ray needs ray: pip install "sasr[cluster]"'

@@ -1,0 +1,257 @@
+"""Pictures of a run: `curve.png`, its returns with every seed thin and their mean thick, and SASR's success rates."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from sasr.experience.retained import FAILURE, SUCCESS
+from sasr.experience.types import Batch
+from sasr.files import read_arrays, write_whole
+from sasr.logs.metrics import Event, read_metrics
+from sasr.shaping.beta import beta_mean
+from sasr.shaping.sasr import SASR
+from sasr.training.trainer import Silent, Trainer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CURVE = "curve.png"
+INSTALL = 'no pictures, as matplotlib is not installed: pip install "sasr[report]"'
+_CURVE_POINTS = 200
+
+
+class Curve(NamedTuple):
+    """Evaluations of P members at K steps."""
+
+    steps: NDArray[np.int64]  # (K,)
+    returns: NDArray[np.float64]  # (P, K) mean return of the episodes, NaN where there was none
+    success: NDArray[np.float64]  # (P, K) share of episodes that succeeded
+
+
+def available() -> bool:
+    """Whether pictures can be drawn."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def evaluation_curve(events: list[Event], members: int) -> Curve:
+    """The evaluations among a run's events."""
+    events = [event for event in events if event["kind"] == "evaluation"]
+    steps = sorted({int(event["step"]) for event in events})
+    place = {step: k for k, step in enumerate(steps)}
+    curve = Curve(np.array(steps, np.int64), *(np.full((members, len(steps)), np.nan) for _ in range(2)))
+    for event in events:
+        at = event["member"], place[event["step"]]
+        curve.returns[at] = _number(event["return_mean"])
+        curve.success[at] = _number(event["success_rate"])
+    return curve
+
+
+def training_curve(events: list[Event], members: int, end: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Training returns averaged within equal parts of the run: middles (K,), means (P, K).
+
+    Where no episode of a member ended it has the value before, NaN at first: a mean over members must not jump because
+    another one happens to be between two episodes.
+    """
+    edges = np.linspace(0, end, _CURVE_POINTS + 1)
+    sums, counts = np.zeros((members, _CURVE_POINTS)), np.zeros((members, _CURVE_POINTS))
+    for event in events:
+        if event["kind"] == "episode" and event["return"] is not None:
+            k = min(int(event["step"] * _CURVE_POINTS / max(end, 1)), _CURVE_POINTS - 1)
+            sums[event["member"], k] += event["return"]
+            counts[event["member"], k] += 1
+    newest = np.maximum.accumulate(np.where(counts > 0, np.arange(_CURVE_POINTS), 0), axis=1)
+    with np.errstate(invalid="ignore"):
+        means = np.take_along_axis(sums / counts, newest, axis=1)
+    return (edges[1:] + edges[:-1]) / 2, means
+
+
+def draw_curve(run: Path, *, title: str, members: int) -> Path | None:
+    """Draw a run's metrics; None where nothing has happened that could be drawn."""
+    events = read_metrics(run, "episode", "evaluation")
+    if not events:
+        return None
+    return save_picture(curve_figure(events, title, members), run / CURVE)
+
+
+def save_picture(figure: Figure, path: Path) -> Path:
+    """Write a PNG, whole or not at all."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    write_whole(path, buffer.getvalue())
+    return path
+
+
+def curve_figure(events: list[Event], title: str, members: int) -> Figure:
+    """Returns of training episodes and of evaluations over steps."""
+    # A figure of its own and not pyplot's: pyplot would choose a window system and keep the figure for ever.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    end = max(event["step"] for event in events)
+    middles, training = training_curve(events, members, end)
+    found = evaluation_curve(events, members)
+    _lines(axes, middles, training, colour="tab:grey", label="training episodes")
+    _lines(axes, found.steps, found.returns, colour="tab:blue", label=f"evaluation, {_of(members)}", marker=".")
+    axes.set(title=title, xlabel="steps", ylabel="return of an episode (the environment's)")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.grid(alpha=0.25)
+    axes.legend(loc="best", frameon=False)
+    return figure
+
+
+def _lines(
+    axes: Any, steps: NDArray[Any], values: NDArray[np.float64], *, colour: str, label: str, **style: Any
+) -> None:
+    """Every member thin, the mean of those that have a value thick, and ± one standard error as a band."""
+    there = np.isfinite(values).any(0)
+    if not there.any():
+        return
+    if len(values) > 1:
+        for own in values:
+            known = np.isfinite(own)
+            axes.plot(steps[known], own[known], color=colour, linewidth=0.6, alpha=0.35)
+    n = np.isfinite(values[:, there]).sum(0)
+    mean = np.nansum(values[:, there], 0) / n
+    axes.plot(steps[there], mean, color=colour, linewidth=1.8, label=label, **style)
+    if len(values) > 1:
+        spread = np.sqrt(np.nansum((values[:, there] - mean) ** 2, 0) / np.maximum(n - 1, 1) / n)
+        axes.fill_between(steps[there], mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
+
+
+def _of(members: int) -> str:
+    return f"mean ± standard error of {members} seeds" if members > 1 else "one seed"
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+MAPS_DATA, MAPS = "success_map.npz", "success_map.png"
+MOMENTS = 10
+_MAP_POINTS = 61
+_MAP_BYTES = 2**28
+
+
+class Maps(NamedTuple):
+    """Success-rate estimates of P members at K moments over a grid of observations."""
+
+    steps: NDArray[np.int64]  # (K,)
+    x: NDArray[np.float64]  # (X,) the observation's first entry
+    y: NDArray[np.float64]  # (Y,) the second
+    rate: NDArray[np.float32]  # (K, P, Y, X) mean of Beta(N_S + 1, N_F + 1)
+
+
+class SuccessMap(Silent):
+    """Asks SASR's own estimate; idle where observations are not two bounded numbers, or where the shaper is another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.shaper: SASR | None = None
+        self.kept: list[tuple[int, NDArray[np.float32]]] = []
+
+    @staticmethod
+    def fits(trainer: Trainer) -> bool:
+        """Whether there is something to map."""
+        space, shaper = trainer.population.observation_space, trainer.shaper
+        flat = isinstance(space, spaces.Box) and space.shape == (2,) and space.is_bounded()
+        return flat and isinstance(shaper, SASR) and not shaper.config.state_action
+
+    def begin(self, trainer: Trainer) -> None:
+        """Lay the grid; a resumed run keeps the maps from before."""
+        if not self.fits(trainer):
+            return
+        space = trainer.population.observation_space
+        assert isinstance(trainer.shaper, SASR)
+        self.shaper, self.action_space = trainer.shaper, trainer.population.action_space
+        (x_low, y_low), (x_high, y_high) = space.low.tolist(), space.high.tolist()
+        self.x, self.y = np.linspace(x_low, x_high, _MAP_POINTS), np.linspace(y_low, y_high, _MAP_POINTS)
+        self.period = max(1, trainer.config.steps // MOMENTS)
+        self.next = (trainer.loop.steps // self.period + 1) * self.period
+        if trainer.loop.steps and (self.folder / MAPS_DATA).exists():
+            try:
+                self.kept = _maps_until(trainer.loop.steps, read_maps(self.folder))
+            except Exception as error:  # numpy and zipfile have many kinds for a damaged file
+                raise ValueError(f"{MAPS_DATA} can't be read, only what follows will be in it: {error}") from error
+
+    def turned(self, steps: int) -> None:
+        """Another map when it is time."""
+        if self.shaper is not None and steps >= self.next:
+            self.next = (steps // self.period + 1) * self.period
+            self.kept.append((steps, success_rates(self.shaper, self.x, self.y)))
+            self._write()
+
+    def close(self, steps: int) -> None:
+        """Nothing waits."""
+
+    def _write(self) -> None:
+        buffer = io.BytesIO()
+        steps, rate = np.array([step for step, _ in self.kept], np.int64), np.stack([own for _, own in self.kept])
+        np.savez_compressed(buffer, steps=steps, x=self.x, y=self.y, rate=rate)
+        write_whole(self.folder / MAPS_DATA, buffer.getvalue())
+
+
+def _maps_until(steps: int, maps: Maps) -> list[tuple[int, NDArray[np.float32]]]:
+    return [(int(step), rate) for step, rate in zip(maps.steps, maps.rate, strict=True) if step <= steps]
+
+
+def success_rates(shaper: SASR, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Mean of the Beta distribution at every point of a grid, (P, Y, X), by the shaper's own counts."""
+    host = shaper.host
+    assert host is not None
+    grid = torch.tensor(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2), dtype=torch.float32, device=host.device)
+    obs = grid.expand(host.members, -1, -1)
+    nothing = torch.zeros(obs.shape[:2], device=host.device)
+    with torch.no_grad():
+        counts = shaper.counts(Batch(obs, nothing[..., None], nothing, obs, nothing.bool()))
+        rate = beta_mean(counts[..., SUCCESS], counts[..., FAILURE])
+    found: NDArray[np.float32] = rate.view(host.members, len(y), len(x)).float().cpu().numpy()
+    return found
+
+
+def read_maps(run: str | Path) -> Maps:
+    """The maps of a run; an error says what is wrong with the file."""
+    maps = Maps(*read_arrays(Path(run) / MAPS_DATA, Maps._fields, _MAP_BYTES))
+    are_numbers = all(part.dtype.kind in "iuf" for part in maps)
+    if not are_numbers or (maps.steps.ndim, maps.x.ndim, maps.y.ndim) != (1, 1, 1):
+        raise ValueError(f"{MAPS_DATA} holds something else than moments, states and rates")
+    moments, width, height = len(maps.steps), len(maps.x), len(maps.y)
+    if maps.rate.ndim != 4 or (maps.rate.shape[0], *maps.rate.shape[2:]) != (moments, height, width):
+        raise ValueError(
+            f"{MAPS_DATA} has rates of shape {maps.rate.shape} for {moments} moments, {height} × {width} states"
+        )
+    return maps
+
+
+def draw_maps(run: Path, *, title: str, axes: Mapping[int, str] | None = None) -> Path | None:
+    """Draw the mean over members at every moment as small panels; None where there are no maps."""
+    if not (run / MAPS_DATA).exists():
+        return None
+    from matplotlib.figure import Figure
+
+    maps, names = read_maps(run), axes or {}
+    columns = min(5, len(maps.steps))
+    rows = -(-len(maps.steps) // columns)
+    figure = Figure(figsize=(2.3 * columns + 1.2, 2.1 * rows + 0.6), layout="constrained")
+    panels: Any = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for panel in panels.ravel()[len(maps.steps) :]:
+        panel.set_axis_off()
+    image: Any = None
+    for panel, step, rate in zip(panels.ravel(), maps.steps, maps.rate, strict=False):
+        image = panel.pcolormesh(maps.x, maps.y, rate.mean(0), vmin=0.0, vmax=1.0, shading="auto", rasterized=True)
+        panel.set_title(f"{step:,} steps", fontsize=9)
+        panel.tick_params(labelsize=7)
+    figure.supxlabel(names.get(0, "observation[0]"), fontsize=9)
+    figure.supylabel(names.get(1, "observation[1]"), fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    figure.colorbar(image, ax=panels, label="success rate, (N_S + 1) / (N_S + N_F + 2)")
+    return save_picture(figure, run / MAPS)
