@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, Normal
@@ -49,7 +51,16 @@ class ReferencePpo:
             return Independent(Normal(outputs, self.log_std.exp().expand_as(outputs)), 1)
         return Categorical(logits=outputs)
 
-    def judge(self, obs, next_obs, following, reward, bonus, terminated, truncated):  # type: ignore[no-untyped-def]
+    def judge(
+        self,
+        obs: Tensor,
+        next_obs: Tensor,
+        following: Tensor,
+        reward: Tensor,
+        bonus: Tensor,
+        terminated: Tensor,
+        truncated: Tensor,
+    ) -> Any:
         """Advantages (n, E) and targets (n, E, H), each environment and stream by itself."""
         n, E = reward.shape
         with torch.no_grad():
@@ -70,7 +81,9 @@ class ReferencePpo:
         weights = torch.tensor([1.0] if H == 1 else [self.config.extrinsic_weight, self.config.intrinsic_weight])
         return (advantage * weights).sum(-1), advantage + value, value
 
-    def update(self, obs, action, old_log_prob, advantage, old_value, target) -> None:  # type: ignore[no-untyped-def]
+    def update(
+        self, obs: Tensor, action: Any, old_log_prob: Tensor, advantage: Tensor, old_value: Tensor, target: Tensor
+    ) -> None:
         c, policy = self.config, self.distribution(obs)
         ratio = (policy.log_prob(action) - old_log_prob).exp()
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)

@@ -268,7 +268,7 @@ def test_ctrl_c_stops_a_pool_with_checkpoints_and_says_how_to_go_on(tmp_path: Pa
     process = compare(tmp_path)
     wait_for(tmp_path, 0.1, process)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == 130, output
     assert "give the same command again" in output
     saved = list((tmp_path / "grid" / "cells").glob("*/checkpoints/*/agent.safetensors"))

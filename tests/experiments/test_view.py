@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -19,7 +20,7 @@ from tests.experiments.small import jobs
 class Odd(Inline):
     """Leaves one job done, one failed and one stopped, with one running meanwhile."""
 
-    def run(self, jobs, tell) -> None:
+    def run(self, jobs: Any, tell: Any) -> None:
         for job in jobs:
             tell(job, "running", "")
         seen.append(self.look())
@@ -50,7 +51,7 @@ def test_every_cell_is_shown_and_a_failure_is_told_with_its_log(
     with shown:
         grid.run(runner)
         if not terminal:
-            late = time.monotonic() + 10.0
+            late = time.monotonic() + 60.0
             while "1 stopped · 1 failed" not in out.getvalue() and time.monotonic() < late:
                 time.sleep(0.01)
             assert "1 stopped · 1 failed" in out.getvalue()

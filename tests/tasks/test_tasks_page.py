@@ -10,7 +10,7 @@ from sasr.tasks.catalogue import EVERY, VARIANTS
 PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 
 
-def test_the_page_has_every_task_with_its_picture_and_figures():
+def test_the_page_has_every_task_with_its_picture_and_figures() -> None:
     text = PAGE.read_text()
     for task in EVERY:
         assert f"## {task.name}\n" in text
@@ -21,7 +21,7 @@ def test_the_page_has_every_task_with_its_picture_and_figures():
     assert sum(picture.stat().st_size for picture in (PAGE.parent / "tasks").iterdir()) < 1_500_000
 
 
-def test_the_pages_example_runs():
+def test_the_pages_example_runs() -> None:
     code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
     names = {}
     exec(code, names)

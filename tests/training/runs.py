@@ -27,17 +27,17 @@ class Line(gym.Env[Any, Any]):
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.place, self.goal = self.np_random.uniform(-1.0, 1.0, 2)
         return self._told(), {}
 
-    def step(self, action):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.place += 0.3 * float(action[0]) + 0.05 * self.np_random.normal()
         won = abs(self.place - self.goal) < 0.15
         return self._told(), float(won), bool(won), False, {}
 
-    def _told(self):
+    def _told(self) -> Any:
         return np.array([self.place, self.goal], np.float32)
 
 
@@ -46,12 +46,12 @@ class Forgetful(Line):
 
     wind = np.random.default_rng()
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.goal = 100.0  # out of reach, so that every episode is as long
         return self._told(), {}
 
-    def step(self, action):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.place += 0.1 * float(self.wind.normal())
         return super().step(action)
 

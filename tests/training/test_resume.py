@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ RUNS: dict[str, dict[str, Any]] = {
     ("name", "environments"),
     [*((name, 1 + k % 2) for k, name in enumerate(RUNS)), ("none", 2), ("authors", 2), ("ppo", 2)],
 )
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, name, environments):
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, name: str, environments: int) -> None:
     config = config_of(environments=environments, **RUNS[name])
     whole, expected = run(config)
     assert any(event[0] == "evaluation" for event in whole.events)
@@ -58,13 +59,13 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, name, environments)
     assert differences(trainer.state, expected.state) == []
 
 
-def test_episodes_are_cut_in_the_middle_by_these_tests(tmp_path):
+def test_episodes_are_cut_in_the_middle_by_these_tests(tmp_path: Path) -> None:
     """Else the environments' way back would not be tested by them."""
     _, trainer = run(config_of(), tmp_path, stop_at=137)
     assert (trainer.loop.open_length > 0).all()
 
 
-def test_the_number_of_workers_does_not_matter_to_a_resumed_run(tmp_path):
+def test_the_number_of_workers_does_not_matter_to_a_resumed_run(tmp_path: Path) -> None:
     config = config_of(eval_every=0, **shaped("auto"))
     _, expected = run(config)
     run(config, tmp_path, stop_at=100)
@@ -72,7 +73,7 @@ def test_the_number_of_workers_does_not_matter_to_a_resumed_run(tmp_path):
     assert differences(trainer.state, expected.state) == []
 
 
-def test_what_was_recorded_after_the_checkpoint_is_taken_back(tmp_path):
+def test_what_was_recorded_after_the_checkpoint_is_taken_back(tmp_path: Path) -> None:
     config = config_of(**shaped("auto"))
     whole, _ = run(config)
     recorder, _ = run(config, tmp_path, stop_at=100)
@@ -81,7 +82,7 @@ def test_what_was_recorded_after_the_checkpoint_is_taken_back(tmp_path):
     assert again.events == whole.events
 
 
-def test_a_finished_run_has_nothing_left_to_do(tmp_path):
+def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     config = config_of(shaper="none", steps=60)
     first, _ = run(config, tmp_path)
     again, trainer = run(config, tmp_path, events=list(first.events))
@@ -90,7 +91,7 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path):
 
 
 @pytest.mark.parametrize("checkpoint_replay", [True, False])
-def test_an_episode_that_cannot_be_played_again_restarts_and_is_told(tmp_path, checkpoint_replay):
+def test_an_episode_that_cannot_be_played_again_restarts_and_is_told(tmp_path: Path, checkpoint_replay: Any) -> None:
     config = config_of(task="Forgetful-v0", environments=2, checkpoint_replay=checkpoint_replay, **shaped("auto"))
     run(config, tmp_path, stop_at=138)
     recorder = Everything(stop_at=140)
@@ -109,7 +110,9 @@ def test_an_episode_that_cannot_be_played_again_restarts_and_is_told(tmp_path, c
     assert "the episode of seed 1, environment 0 restarts" in " ".join(recorder.notices)
 
 
-def test_a_member_whose_episode_restarts_does_not_touch_the_others(tmp_path, monkeypatch):
+def test_a_member_whose_episode_restarts_does_not_touch_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = config_of(**shaped("auto"))
     _, expected = run(config)
     run(config, tmp_path, stop_at=100)
@@ -127,11 +130,11 @@ def test_a_member_whose_episode_restarts_does_not_touch_the_others(tmp_path, mon
             assert not torch.equal(own[0], other[0]), name
 
 
-def _forged(saved):
+def _forged(saved: Any) -> Any:
     return saved | {"0.check": saved["0.check"] + 1}
 
 
-def test_other_shapers_see_interrupted_episodes_as_cut_by_a_time_limit(tmp_path):
+def test_other_shapers_see_interrupted_episodes_as_cut_by_a_time_limit(tmp_path: Path) -> None:
     config = config_of(task="Forgetful-v0", shaper="rnd", shaper_config=RndConfig(hidden=(8,), outputs=2))
     run(config, tmp_path, stop_at=110)
     with Trainer(config, folder=tmp_path) as trainer:
@@ -141,7 +144,7 @@ def test_other_shapers_see_interrupted_episodes_as_cut_by_a_time_limit(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["none", "auto", "flags"])
-def test_without_its_replay_a_run_fills_a_new_one(tmp_path, name):
+def test_without_its_replay_a_run_fills_a_new_one(tmp_path: Path, name: str) -> None:
     config = config_of(checkpoint_replay=False, **RUNS[name])
     run(config, tmp_path, stop_at=150)
     (newest, *_) = sorted((tmp_path / CHECKPOINTS).iterdir(), reverse=True)
@@ -165,7 +168,7 @@ def test_without_its_replay_a_run_fills_a_new_one(tmp_path, name):
             assert_evidence_is_what_the_replay_holds(trainer)
 
 
-def assert_evidence_is_what_the_replay_holds(trainer):
+def assert_evidence_is_what_the_replay_holds(trainer: Any) -> None:
     evidence = trainer.learner.shaper.evidence
     for member in range(2):
         size, total = evidence.estimator.size[member].clone(), evidence.estimator.total[member].clone()
@@ -189,20 +192,20 @@ def assert_evidence_is_what_the_replay_holds(trainer):
         ({"task": "Pendulum-v1"}, "task is Pendulum-v1"),
     ],
 )
-def test_a_checkpoint_of_another_run_is_refused(tmp_path, other, words):
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, other: Any, words: str) -> None:
     settings = shaped("auto")
     run(config_of(**settings), tmp_path, stop_at=40)
     with Trainer(config_of(**(settings | other)), folder=tmp_path) as trainer, pytest.raises(ValueError, match=words):
         trainer.resume()
 
 
-def test_there_may_be_nothing_to_resume(tmp_path):
+def test_there_may_be_nothing_to_resume(tmp_path: Path) -> None:
     for folder in (None, tmp_path, tmp_path / "missing"):
         with Trainer(config_of(shaper="none"), folder=folder) as trainer:
             assert not trainer.resume()
 
 
-def test_settings_come_back_from_a_checkpoint(tmp_path):
+def test_settings_come_back_from_a_checkpoint(tmp_path: Path) -> None:
     config = config_of(**shaped("paper"))
     run(config, tmp_path, stop_at=40)
     (newest,) = (tmp_path / CHECKPOINTS).iterdir()

@@ -156,7 +156,7 @@ WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "is_nonzer
 class NothingWaits(TorchDispatchMode):
     """Refuses what would make a device wait for the answer, and could not be captured."""
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[no-untyped-def]
         name = str(func).removeprefix("aten.")
         assert not name.startswith(WAITS), f"{name} asks the device"
         return func(*args, **(kwargs or {}))
