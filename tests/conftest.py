@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -73,7 +74,7 @@ def bound() -> Callable[..., SASR]:
     """A function that makes a bound shaper: bound(preset, k=…, seeds=…, envs=…, **options)."""
 
     def make(
-        preset: str = "auto", *, k: int = 2, seeds: tuple[int, ...] = (0,), envs: int = 1, **options: object
+        preset: str = "auto", *, k: int = 2, seeds: tuple[int, ...] = (0,), envs: int = 1, **options: Any
     ) -> SASR:
         host_options = {name: options.pop(name) for name in ("replay", "discount") if name in options}
         shaper = SASR(preset, **options)
@@ -86,7 +87,7 @@ def bound() -> Callable[..., SASR]:
 TINY = SacConfig(hidden=(8, 8), burn_in=30, batch_size=16)
 
 
-def settings(**changes: object) -> TrainConfig:
+def settings(**changes: Any) -> TrainConfig:
     plain = {"task": "Pendulum-v1", "seeds": (3, 5), "steps": 450, "workers": 0, "eval_every": 150, "log_every": 50}
     return TrainConfig(**(plain | {"eval_episodes": 2, "agent": "sac", "agent_config": TINY} | changes))
 
@@ -101,7 +102,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> sasr.Run:
 def started(tmp_path: Path) -> Callable[..., sasr.Run]:
     """A function that makes another run: started("name", steps=…, …)."""
 
-    def make(name: str, **changes: object) -> sasr.Run:
+    def make(name: str, **changes: Any) -> sasr.Run:
         return api.start(settings(**changes), out=tmp_path / name, events=False)
 
     return make

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -67,7 +68,7 @@ def test_what_does_not_fit_is_refused(obs: np.ndarray, member: int, message: str
 
 
 def test_loading_needs_no_environment(trained: sasr.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
+    def refuse(*args: object, **kwargs: Any) -> None:
         raise AssertionError("an environment was made")
 
     monkeypatch.setattr(gym, "make", refuse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -271,7 +272,7 @@ SHARED = [{"tau": 0.0}, {"tau": 1.5}, {"batch_size": 0}, {"burn_in": -1}, {"acto
     ],
 )
 def test_impossible_settings_are_refused_by_name(
-    config: type[Td3Config] | type[SacDiscreteConfig], wrong: dict[str, object]
+    config: type[Td3Config] | type[SacDiscreteConfig], wrong: dict[str, Any]
 ) -> None:
     name, value = next(iter(wrong.items()))
     with pytest.raises(ValueError) as error:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -42,7 +43,7 @@ def member_weights(agent: Ppo, p: int) -> dict[str, Tensor]:
     ],
 )
 def test_a_whole_round_of_learning_equals_a_plain_single_member_reference(
-    seeds: tuple[int, ...], actions: gym.Space, options: dict[str, object]
+    seeds: tuple[int, ...], actions: gym.Space, options: dict[str, Any]
 ) -> None:
     config = replace(SMALL, lr=1e-3, rollout=24, **options)
     shaper = Novelty() if "value_heads" in options else None
@@ -288,7 +289,7 @@ def test_a_state_that_does_not_fit_is_refused_whole() -> None:
         {"value_heads": 3},
     ],
 )
-def test_impossible_settings_are_refused_by_name(wrong: dict[str, object]) -> None:
+def test_impossible_settings_are_refused_by_name(wrong: dict[str, Any]) -> None:
     name, value = next(iter(wrong.items()))
     with pytest.raises(ValueError) as error:
         PpoConfig(**wrong)

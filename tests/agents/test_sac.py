@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -162,7 +163,7 @@ def test_the_papers_settings_are_its_table() -> None:
     ("settings", "message"),
     [({"critic_norm": "layers"}, "did you mean 'layer'"), ({"n_step": 0}, "n_step=0 must be at least 1")],
 )
-def test_settings_that_can_not_be_are_refused(settings: dict[str, object], message: str) -> None:
+def test_settings_that_can_not_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SacConfig(**settings)
 
@@ -348,7 +349,7 @@ def test_action_bounds_must_be_finite_and_apart(space: gym.spaces.Box) -> None:
         {"log_std_min": 3.0},
     ],
 )
-def test_impossible_settings_are_refused_by_name(wrong: dict[str, object]) -> None:
+def test_impossible_settings_are_refused_by_name(wrong: dict[str, Any]) -> None:
     name, value = next(iter(wrong.items()))
     with pytest.raises(ValueError) as error:
         SacConfig(**wrong)

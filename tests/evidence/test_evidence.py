@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -22,7 +24,7 @@ def make(
     bandwidth: Bandwidth = "dimension",
     standardise: bool = True,
     exact: bool = False,
-    **options: object,
+    **options: Any,
 ) -> Evidence:
     counts = (
         ExactCounts(Gaussian(), K, members)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from sasr.experience.segments import Segment, Segmenter
 from tests.conftest import make_step
 
 
-def make(rule: str, *, members: int = 1, envs: int = 1, **options: object) -> Segmenter:
+def make(rule: str, *, members: int = 1, envs: int = 1, **options: Any) -> Segmenter:
     return Segmenter(rule, members=members, envs=envs, item_shape=(1,), dtype=torch.float32, **options)
 
 

@@ -23,6 +23,7 @@ from sasr.training.trainer import CHECKPOINTS
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
 
+pytestmark = pytest.mark.ray
 ROOT = Path(__file__).parents[2]
 
 

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ episodes = st.lists(
 ).map(sorted)
 
 
-def logged(own: list[tuple[int, float, int]]) -> list[dict[str, object]]:
+def logged(own: list[tuple[int, float, int]]) -> list[dict[str, Any]]:
     return [{"kind": "episode", "step": step, "return": ret, "length": length} for step, ret, length in own]
 
 

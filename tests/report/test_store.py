@@ -5,6 +5,7 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ numbers = st.floats(allow_nan=True, allow_infinity=False, width=64)
     st.dictionaries(st.text(max_size=4), st.one_of(st.none(), st.integers(), st.text(max_size=3), st.booleans())),
 )
 def test_a_result_comes_back_from_json_as_it_was(
-    points: list[tuple[float, float]], final: list[float], name: str, config: dict[str, object]
+    points: list[tuple[float, float]], final: list[float], name: str, config: dict[str, Any]
 ) -> None:
     seed = SeedResult(
         seed=3,
@@ -141,7 +142,7 @@ def test_a_file_of_another_version_is_named_and_the_others_are_read(tmp_path: Pa
     ],
 )
 def test_a_file_that_was_changed_by_hand_is_refused_by_name(
-    change: dict[str, object], message: str, tmp_path: Path
+    change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     data = make_result().to_json() | change
     (tmp_path / "odd.json").write_text(json.dumps(data))

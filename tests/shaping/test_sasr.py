@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -318,7 +319,7 @@ NAN, INF = float("nan"), float("inf")
         ({"retentoin": 0.1}, "did you mean 'retention'"),
     ],
 )
-def test_impossible_settings_raise_and_name_the_fix(options: dict[str, object], message: str) -> None:
+def test_impossible_settings_raise_and_name_the_fix(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SASR("paper", **options)
 

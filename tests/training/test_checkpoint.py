@@ -37,7 +37,7 @@ def folders(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def rewrite_manifest(path: Path, **changes: object) -> None:
+def rewrite_manifest(path: Path, **changes: Any) -> None:
     """As a forger would who knows the checksum's rule."""
     contents = json.loads((path / MANIFEST).read_text())
     del contents["crc32"]
@@ -402,7 +402,7 @@ def change_part(path: Path, name: str, **tensors: torch.Tensor | None) -> None:
     rewrite_manifest(path, files=files | {file.name: {"bytes": len(words), "crc32": zlib.crc32(words)}})
 
 
-def change_facts(path: Path, **facts: object) -> None:
+def change_facts(path: Path, **facts: Any) -> None:
     rewrite_manifest(path, facts=json.loads((path / MANIFEST).read_text())["facts"] | facts)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from tests.conftest import make_batch, make_step
 from tests.shaping.rivals.novelty import bind, clusters
 
 
-def ready(**options: object) -> tuple[RND, torch.Tensor, torch.Tensor]:
+def ready(**options: Any) -> tuple[RND, torch.Tensor, torch.Tensor]:
     """RND that has seen no state yet and so standardises none, and the two clusters."""
     shaper = bind(RND(**{"learning_rate": 1e-3, "trained_share": 1.0} | options), 8)
     return shaper, *clusters()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from tests.shaping.rivals.learners import batch_of, host_of, make, make_steps, t
 GAMMA = 0.99
 
 
-def play(steps: int = 300, *, length: int = 37, envs: int = 2, **options: object) -> tuple[Rosa, Tensor]:
+def play(steps: int = 300, *, length: int = 37, envs: int = 2, **options: Any) -> tuple[Rosa, Tensor]:
     """A shaper that has decided for some episodes, and which of its stored steps ended one, (steps,)."""
     host = host_of((0, 1), envs=envs, capacity=steps * envs)
     shaper = make("rosa", host, **options)
