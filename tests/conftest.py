@@ -73,10 +73,8 @@ def make_batch(obs: Tensor, *, reward: float = 0.0, terminated: bool = False) ->
 def bound() -> Callable[..., SASR]:
     """A function that makes a bound shaper: bound(preset, k=…, seeds=…, envs=…, **options)."""
 
-    def make(
-        preset: str = "auto", *, k: int = 2, seeds: tuple[int, ...] = (0,), envs: int = 1, **options: Any
-    ) -> SASR:
-        host_options = {name: options.pop(name) for name in ("replay", "discount") if name in options}
+    def make(preset: str = "auto", *, k: int = 2, seeds: tuple[int, ...] = (0,), envs: int = 1, **options: Any) -> SASR:
+        host_options: dict[str, Any] = {name: options.pop(name) for name in ("replay", "discount") if name in options}
         shaper = SASR(preset, **options)
         shaper.bind(Host(observation_space=box(k), action_space=box(1), seeds=seeds, envs=envs, **host_options))
         return shaper
@@ -88,7 +86,14 @@ TINY = SacConfig(hidden=(8, 8), burn_in=30, batch_size=16)
 
 
 def settings(**changes: Any) -> TrainConfig:
-    plain = {"task": "Pendulum-v1", "seeds": (3, 5), "steps": 450, "workers": 0, "eval_every": 150, "log_every": 50}
+    plain: dict[str, Any] = {
+        "task": "Pendulum-v1",
+        "seeds": (3, 5),
+        "steps": 450,
+        "workers": 0,
+        "eval_every": 150,
+        "log_every": 50,
+    }
     return TrainConfig(**(plain | {"eval_episodes": 2, "agent": "sac", "agent_config": TINY} | changes))
 
 

@@ -88,7 +88,7 @@ def faulty() -> Callable[[str, Exception], str]:
     def register(where: str, error: Exception) -> str:
         if "Faulty-v0" in gym.registry:
             del gym.registry["Faulty-v0"]
-        gym.register("Faulty-v0", Faulty, max_episode_steps=20, kwargs={"where": where, "error": error})
+        gym.register("Faulty-v0", f"{__name__}:Faulty", max_episode_steps=20, kwargs={"where": where, "error": error})
         return "Faulty-v0"
 
     return register

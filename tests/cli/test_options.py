@@ -14,7 +14,7 @@ from sasr.shaping.registry import SHAPERS
 from sasr.training import TrainConfig
 from tests.cli.commands import run
 
-CONFIGS = [kind.config for kind in (*AGENTS.values(), *SHAPERS.values())]
+CONFIGS = [*(kind.config for kind in AGENTS.values()), *(kind.config for kind in SHAPERS.values())]
 
 
 @pytest.mark.parametrize("kind", [TrainConfig, *CONFIGS], ids=lambda kind: kind.__name__)

@@ -99,7 +99,7 @@ def test_a_run_gets_a_folder_of_its_own_under_runs(
 def nan_task() -> str:
     """An environment that goes wrong in its 50th step."""
     if "NanTask-v0" not in gym.registry:
-        gym.register("NanTask-v0", entry_point=NanTask)
+        gym.register("NanTask-v0", entry_point=f"{__name__}:NanTask")
     return "NanTask-v0"
 
 

@@ -80,6 +80,8 @@ class Shy(Fragile):
 class Drawing(gym.Env):
     """Draws at every reset and step from `generator`: numpy's of any kind, one of its own, or none that can be read."""
 
+    source: Any
+
     def __init__(self, kind: str = "PCG64") -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
         self.action_space = spaces.Box(-1, 1, (1,), np.float32)
@@ -89,7 +91,7 @@ class Drawing(gym.Env):
         if seed is not None and self.kind == "own":
             self.own = np.random.default_rng(seed)
         elif seed is not None and self.kind == "RandomState":
-            self._np_random = np.random.RandomState(seed % 2**32)
+            self.__dict__["_np_random"] = np.random.RandomState(seed % 2**32)  # what old environments did
         elif seed is not None:
             self._np_random = np.random.Generator(getattr(np.random, self.kind)(seed))
         self.source = self.own if self.kind == "own" else self._np_random

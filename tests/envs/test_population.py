@@ -29,7 +29,7 @@ def lived(task: Any, seeds: Sequence[int], workers: int, steps: int, environment
         warnings.simplefilter("ignore")  # more workers than environments
         population = Population(task, seeds=seeds, environments=environments, workers=workers)
     with population:
-        shape = (environments, *population.action_space.shape)
+        shape = (environments, *(population.action_space.shape or ()))
         actions = np.stack([scripted(seed, steps, shape) for seed in seeds])
         seen = [(population.reset(),)] + [tuple(population.step(actions[:, t]))[:6] for t in range(steps)]
     return {seed: [[part[index] for part in moment] for moment in seen] for index, seed in enumerate(seeds)}
@@ -216,9 +216,9 @@ def test_closing_in_the_middle_of_a_step_kills_nobody() -> None:
 )
 def test_discrete_actions_are_checked_too(space: spaces.Space[Any], fine: Any, wrong: Any) -> None:
     with population_of(space) as population:
-        population.step(np.broadcast_to(np.array(fine), (3, 2, *space.shape)))
+        population.step(np.broadcast_to(np.array(fine), (3, 2, *(space.shape or ()))))
         with pytest.raises(ValueError, match=r"action of member 0 .*outside"):
-            population.send(np.broadcast_to(np.array(wrong), (3, 2, *space.shape)))
+            population.send(np.broadcast_to(np.array(wrong), (3, 2, *(space.shape or ()))))
 
 
 def test_a_wrong_shape_or_kind_of_action_is_refused() -> None:

@@ -167,6 +167,7 @@ while True:
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_workers_go_with_their_population(ending: signal.Signals) -> None:
     script = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert script.stdout is not None
     pids = [int(pid) for pid in script.stdout.readline().split()]
     time.sleep(0.2)
     assert len(pids) == 2

@@ -18,7 +18,8 @@ Array = NDArray[Any]
 
 
 def actions_for(population: Population, rng: np.random.Generator) -> Array:
-    space, shape = population.action_space, (population.members, population.environments)
+    space: Any = population.action_space
+    shape = (population.members, population.environments)
     if isinstance(space, spaces.Discrete):
         return rng.integers(space.n, size=shape)
     return rng.uniform(space.low, space.high, (*shape, *space.shape)).astype(np.float32)
@@ -176,7 +177,8 @@ def test_an_environment_that_cannot_even_reset_is_named() -> None:
     with Population(Fragile, seeds=[0], workers=0, harm="", seed=0) as population:
         population.reset()
         saved = population.save()
-        population.stepper.environments[0].env.reset = None
+        stepper: Any = population.stepper
+        stepper.environments[0].env.reset = None
         with pytest.raises(PopulationError, match=r"Fragile: member 0 \(seed 0\), environment 0, raised TypeError"):
             population.restore(saved)
 
@@ -198,6 +200,7 @@ def test_memory_does_not_grow_with_the_run() -> None:
         live(population, 650, 0)
         saved = population.save()
         assert saved["0.actions"].shape == (50, 1)
+        assert population.stepper is not None
         assert len(population.stepper.environments[0].actions) == 256
 
 

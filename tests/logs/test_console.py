@@ -4,6 +4,7 @@ import io
 import math
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def begun(
 ) -> tuple[ConsoleView, io.StringIO]:
     out = io.StringIO()
     shown = ConsoleView(folder, console=Console(file=out, force_terminal=terminal, width=110, color_system=None))
-    trainer = SimpleNamespace(
+    trainer: Any = SimpleNamespace(
         config=settings(steps=total, log_every=1000),
         loop=SimpleNamespace(steps=steps),
         learner=SimpleNamespace(burn_in=1000),

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ CPU = torch.device("cpu")
 BIG = 2**28
 
 
-def trainer(steps: int = 0) -> SimpleNamespace:
+def trainer(steps: int = 0) -> Any:
     """What a metrics file asks of a trainer."""
     return SimpleNamespace(
         config=SimpleNamespace(seeds=SEEDS, log_every=100),
@@ -179,7 +180,7 @@ def test_two_processes_cannot_write_into_one_folder(tmp_path: Path) -> None:
 class FullDisk:
     """A file that takes so many bytes and then none until there is room."""
 
-    def __init__(self, file: object, room: int) -> None:
+    def __init__(self, file: Any, room: int) -> None:
         self.file, self.room = file, room
 
     def write(self, data: bytes) -> int:
@@ -196,7 +197,8 @@ def test_lines_wait_while_the_disk_is_full_and_none_is_lost_or_doubled(room: int
     file = MetricsFile(tmp_path, warn=told.append)
     file.begin(trainer())
     real = file.file
-    file.file = FullDisk(real, room)
+    full: Any = FullDisk(real, room)
+    file.file = full
     for step in range(3):
         file.notice(step, "line")
     assert len(told) == 1
@@ -219,8 +221,12 @@ def test_a_real_run_has_a_line_for_every_member_at_every_event(trained: sasr.Run
 def test_a_peak_counts_what_was_given_back_but_not_what_was_before() -> None:
     before = PeakMemory(CPU)
     low = before.bytes()
+    assert low is not None
     block = np.ones(BIG, np.uint8)
-    assert before.bytes() >= low + BIG // 2
+    grown = before.bytes()
     del block
-    assert before.bytes() >= low + BIG // 2
-    assert PeakMemory(CPU).bytes() < low + BIG // 2
+    kept, again = before.bytes(), PeakMemory(CPU).bytes()
+    assert grown is not None
+    assert kept is not None
+    assert again is not None
+    assert again < low + BIG // 2 <= min(grown, kept)

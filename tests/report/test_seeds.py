@@ -92,12 +92,14 @@ def test_what_critics_said_is_the_most_of_the_figures_logged(own: list[tuple[int
 
 
 def test_stretches_of_different_lengths_weigh_by_their_steps() -> None:
-    parts = {"episodes": (1, 0, 3), "trained": (1.0, math.nan, 5.0), "lengths": (10.0, math.nan, 20.0)}
+    parts: dict[str, Any] = {"episodes": (1, 0, 3), "trained": (1.0, math.nan, 5.0), "lengths": (10.0, math.nan, 20.0)}
     figures = {"bonus": (1.0, 2.0, math.nan), "values": (7.0, math.nan, 9.0)}
     seed = SeedResult(seed=0, steps=(100, 400, 500), returns=(0.0,) * 3, **figures, **parts)
     assert seed.training(0, 400) == pytest.approx((1, 1.0, 10.0, 1.75, math.nan, 7.0), nan_ok=True)
     assert seed.training(0, 500) == pytest.approx((4, 4.0, 17.5, 1.75, math.nan, 9.0), nan_ok=True)
-    assert math.isnan(replace(seed, values=()).training(0, 500).values)
+    without = replace(seed, values=()).training(0, 500)
+    assert without is not None
+    assert math.isnan(without.values)
 
 
 def test_a_run_without_shaping_stores_nothing_of_it() -> None:
@@ -117,7 +119,9 @@ def test_training_comes_back_from_json(own: list[tuple[int, float, int]]) -> Non
 @pytest.mark.parametrize(("after", "until"), [(50, 200), (0, 250), (200, 200), (300, 200), (-100, 200)])
 def test_only_points_of_the_curve_bound_a_stretch(after: int, until: int) -> None:
     assert made([(10, 1.0, 10)]).training(after, until) is None
-    assert made([(10, 1.0, 10)]).training(0, 200)[:3] == (1, 1.0, 10.0)
+    whole = made([(10, 1.0, 10)]).training(0, 200)
+    assert whole is not None
+    assert whole[:3] == (1, 1.0, 10.0)
 
 
 def test_results_from_before_training_was_stored_have_none() -> None:

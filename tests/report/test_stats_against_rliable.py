@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -29,9 +31,7 @@ def scores(request: pytest.FixtureRequest) -> NDArray[np.float64]:
         (stats.median_of_tasks, metrics.aggregate_median),
     ],
 )
-def test_aggregates_and_their_intervals_agree(
-    ours: stats.Statistic, theirs: object, scores: NDArray[np.float64]
-) -> None:
+def test_aggregates_and_their_intervals_agree(ours: stats.Statistic, theirs: Any, scores: NDArray[np.float64]) -> None:
     points, intervals = library.get_interval_estimates({"x": scores}, lambda x: np.array([theirs(x)]), reps=DRAWS)
     found = stats.estimate(scores.T, ours, draws=DRAWS)
     assert found.value == pytest.approx(float(points["x"][0]))

@@ -210,16 +210,18 @@ def test_a_store_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=4))
 def test_stopped_runs_are_cut_where_the_shortest_ends(lengths: list[int]) -> None:
-    def curve(points: int) -> dict[str, tuple[float, ...]]:
-        return {"steps": tuple(range(100, 100 * points + 1, 100)), "returns": (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)[:points]}
+    def made(seed: int, points: int) -> SeedResult:
+        steps, returns = tuple(range(100, 100 * points + 1, 100)), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)[:points]
+        return SeedResult(seed=seed, steps=steps, returns=returns, taken=999, final=(7.0,))
 
-    seeds = [SeedResult(seed=k, **curve(own), taken=999, final=(7.0,)) for k, own in enumerate(lengths)]
+    seeds = [made(k, own) for k, own in enumerate(lengths)]
     planned = tuple(range(len(lengths)))
     whole = Result(task="t", method="m", steps=1_000, planned=planned, seeds=tuple(own for own in seeds if own.steps))
     found = cut_short(whole)
     if min(lengths) == 0:
         assert found is None
         return
+    assert found is not None
     end = 100 * min(lengths)
     assert found.steps == end
     assert [own.steps[-1] for own in found.seeds] == [end] * len(lengths)

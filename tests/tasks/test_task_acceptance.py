@@ -106,7 +106,7 @@ def test_code_profile_returns_are_counts_of_steps(name: str) -> None:
 
 def test_robot_push_starts_with_the_gripper_between_block_and_goal() -> None:
     for seed in range(3):
-        env = make("RobotPush")
+        env: Any = make("RobotPush")
         observation, _ = env.reset(seed=seed)
         gripper, block, goal = observation[:3], observation[39:42], observation[42:45]
         assert goal - block == pytest.approx([0.150, 0, 0], abs=0.002)
@@ -133,9 +133,10 @@ def push_over_and_along(env: gym.Env[Any, Any], observation: Array, step: int) -
 
 
 def test_robot_push_scripted_push_succeeds_early() -> None:
-    env = make("RobotPush")
+    env: Any = make("RobotPush")
     observation, _ = env.reset(seed=0)
-    first, total = None, 0.0
+    first: int | None = None
+    total = 0.0
     for step in range(1, 201):
         observation, reward, _, truncated, info = env.step(push_over_and_along(env, observation, step))
         total += reward
@@ -216,7 +217,7 @@ def test_ant_observation_element_by_element() -> None:
 
 
 def test_ant_pays_by_the_state_after_the_step() -> None:
-    env = make("AntStand")
+    env: Any = make("AntStand")
     played = play(env, 3)
     assert played.hits.any()
     env.reset(seed=1)
@@ -231,14 +232,15 @@ def test_ant_pays_by_the_state_after_the_step() -> None:
 
 
 def test_ant_far_counts_from_the_origin_and_can_show_the_distance() -> None:
-    env = make("AntFar", observe_distance=True)
+    env: Any = make("AntFar", observe_distance=True)
     env.reset(seed=2)
     env.unwrapped.data.qpos[:2] = (2.0, 2.5)
     observation, reward, _, _, info = env.step(np.zeros(8, np.float32))
     assert info["distance"] == pytest.approx(np.hypot(2.0, 2.5), abs=0.2)
     assert observation[27] == np.float32(info["distance"])
     assert reward == 1.0
-    assert make("AntVeryFar").unwrapped.threshold == 3.6
+    very_far: Any = make("AntVeryFar").unwrapped
+    assert very_far.threshold == 3.6
 
 
 @pytest.mark.parametrize(("name", "stock"), [("HumanStand", HumanoidEnv), ("HumanKeep", HumanoidStandupEnv)])
@@ -278,12 +280,13 @@ JOINTS = [
 
 
 @pytest.mark.parametrize(("name", "size"), [("RobotReach", 10), ("RobotPush", 25), ("RobotPickPlace", 25)])
-def test_robot_observation_element_by_element(name: str, size: tuple[int, ...]) -> None:
+def test_robot_observation_element_by_element(name: str, size: int) -> None:
     code, paper = make(name), make(name + "Paper")
     for env in (code, paper):
         env.reset(seed=9)
         observation, _, _, _, info = env.step(env.action_space.sample())
-        arm = env.unwrapped.arm
+        robot: Any = env.unwrapped
+        arm = robot.arm
         stock = arm._get_obs()
         angles = [arm.data.joint(joint).qpos[0] for joint in JOINTS]
         speeds = [arm.data.joint(joint).qvel[0] for joint in JOINTS]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -17,7 +16,7 @@ def hold(action: Any) -> Any:
     return lambda env, observation, step: action
 
 
-def meaning(env: gym.Env[Any, Any], name: str) -> int:
+def meaning(env: Any, name: str) -> int:
     return env.unwrapped.screen.unwrapped.get_action_meanings().index(name)
 
 
@@ -30,7 +29,7 @@ def moment(score: float = 0.0, lives: int = 3, **memory: int) -> Moment:
 
 @pytest.mark.slow
 def test_freeway_always_up_scores_21() -> None:
-    env = make("Freeway")
+    env: Any = make("Freeway")
     told = play(env, 1, hold(meaning(env, "UP")))
     assert told.returns[0] == told.last_info["game_score"] == 21
     assert told.lengths[0] == 2000
@@ -38,27 +37,27 @@ def test_freeway_always_up_scores_21() -> None:
 
 
 def test_frogger_always_up_hops_once() -> None:
-    env = make("Frogger")
+    env: Any = make("Frogger")
     told = play(env, 1, hold(meaning(env, "UP")))
     assert told.last_info["game_score"] == 1
     assert told.returns[0] == 0
 
 
 def test_frogger_score_mode_pays_the_score() -> None:
-    env = make("Frogger", reward_mode="score")
+    env: Any = make("Frogger", reward_mode="score")
     told = play(env, 1)
     assert told.returns[0] == told.last_info["game_score"] > 0
 
 
 def test_pitfall_starts_with_all_treasures() -> None:
-    env = make("Pitfall")
+    env: Any = make("Pitfall")
     env.reset(seed=0)
     memory = env.unwrapped.ale.getRAM()
     assert (memory[113], memory[1]) == (31, 0xC4)
 
 
 def test_montezuma_starts_in_room_one() -> None:
-    env = make("MontezumaRevenge")
+    env: Any = make("MontezumaRevenge")
     env.reset(seed=0)
     assert env.unwrapped.ale.getRAM()[3] == 1
 
@@ -79,7 +78,7 @@ def test_frames_are_grey_and_can_be_scaled() -> None:
 
 def test_a_step_is_four_frames_with_and_without_pooling() -> None:
     for pooling in (True, False):
-        env = make("Freeway", pooling=pooling)
+        env: Any = make("Freeway", pooling=pooling)
         env.reset(seed=0)
         before = env.unwrapped.ale.getEpisodeFrameNumber()
         env.step(0)

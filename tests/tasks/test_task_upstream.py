@@ -41,6 +41,8 @@ def same_state(ours: Any, theirs: Any) -> None:
 
 
 class StockAnt:
+    env: Any
+
     def __init__(self, id: str) -> None:
         self.name, self.paper = id.removeprefix("SASR/").removesuffix("-v0"), "Paper" in id
         self.env = AntEnv(include_cfrc_ext_in_observation=self.paper)
@@ -55,7 +57,7 @@ class StockAnt:
 
     def value(self, info: dict[str, Any]) -> float:
         if "Far" in self.name:
-            return np.linalg.norm(self.env.data.body("torso").xpos[:2])
+            return float(np.linalg.norm(self.env.data.body("torso").xpos[:2]))
         return abs(info["x_velocity"]) if "Speed" in self.name else self.env.data.qpos[2]
 
     def pay(self, value: float) -> float:
@@ -95,8 +97,10 @@ def stock(id: str) -> Any:
 @pytest.mark.parametrize("id", IDS["MuJoCo"])
 def test_a_step_is_gymnasiums_own_but_for_the_pay(id: str) -> None:
     theirs = stock(id)
-    ours = gym.make(id, threshold=theirs.threshold).unwrapped
-    rng, pays, ends = np.random.default_rng(1), set(), set()
+    ours: Any = gym.make(id, threshold=theirs.threshold).unwrapped
+    rng = np.random.default_rng(1)
+    pays: set[float] = set()
+    ends: set[bool] = set()
     for episode in range(6):
         seed = 5 if episode == 0 else None
         same_bits(ours.reset(seed=seed)[0], theirs.observation(theirs.env.reset(seed=seed)[0]))
@@ -122,7 +126,7 @@ def test_a_step_is_gymnasiums_own_but_for_the_pay(id: str) -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e200, 0.0])
 @pytest.mark.parametrize(("array", "index"), [("qpos", 0), ("qpos", 2), ("qpos", 9), ("qvel", 0), ("qvel", 13)])
 def test_an_ant_in_any_state_ends_by_gymnasiums_rule(array: str, index: int, value: float) -> None:
-    ant = make("AntStand").unwrapped
+    ant: Any = make("AntStand").unwrapped
     ant.reset(seed=0)
     assert not ant.ended()
     getattr(ant.data, array)[index] = value
@@ -132,7 +136,7 @@ def test_an_ant_in_any_state_ends_by_gymnasiums_rule(array: str, index: int, val
 @pytest.mark.parametrize("name", ["AntStand", "HumanStand", "WalkerKeep"])
 def test_gymnasiums_switch_keeps_the_unhealthy_going(name: str) -> None:
     for ends in (True, False):
-        env = make(name, terminate_when_unhealthy=ends).unwrapped
+        env: Any = make(name, terminate_when_unhealthy=ends).unwrapped
         env.reset(seed=0)
         env.data.qpos[1:3] = 9.0
         assert env.ended() == ends
@@ -140,7 +144,7 @@ def test_gymnasiums_switch_keeps_the_unhealthy_going(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["AntStand", "AntSpeed", "WalkerKeep"])
 def test_positions_asked_for_are_observed(name: str) -> None:
-    env = make(name, exclude_current_positions_from_observation=False).unwrapped
+    env: Any = make(name, exclude_current_positions_from_observation=False).unwrapped
     stock = (Walker2dEnv if name == "WalkerKeep" else AntEnv)(exclude_current_positions_from_observation=False)
     size = env.data.qpos.size + env.data.qvel.size
     assert np.array_equal(env.reset(seed=0)[0][:size], stock.reset(seed=0)[0][:size].astype(np.float32))
@@ -152,15 +156,15 @@ def test_a_human_with_entries_left_out_cannot_be_padded() -> None:
     assert make("HumanKeep", include_cvel_in_observation=False, pad_zeros=False).observation_space.shape == (270,)
 
 
-class StockFixedPush(fetch._Fixed, MujocoFetchPushEnv):
+class StockFixedPush(fetch._Fixed, MujocoFetchPushEnv):  # type: ignore[misc]  # upstream has no types
     pass
 
 
-class StockFixedSlide(fetch._Fixed, MujocoFetchSlideEnv):
+class StockFixedSlide(fetch._Fixed, MujocoFetchSlideEnv):  # type: ignore[misc]
     goal_offset = 0.40
 
 
-ARMS = {
+ARMS: dict[str, Any] = {
     "RobotReach": MujocoFetchReachEnv,
     "RobotPush": StockFixedPush,
     "RobotPushPaper": MujocoFetchPushEnv,
@@ -205,8 +209,8 @@ def play_both_arms(robot: Any, stock: Any, paper: bool, steps: int, seed: int = 
 @pytest.mark.parametrize("id", IDS["Fetch"])
 def test_an_arms_step_is_upstreams_own_but_for_the_pay(id: str) -> None:
     name, paper = id.removeprefix("SASR/").removesuffix("-v0"), "Paper" in id
-    stock = ARMS.get(name, ARMS.get(name.removesuffix("Paper")))()
-    robot = gym.make(id).unwrapped
+    stock = (ARMS.get(name) or ARMS[name.removesuffix("Paper")])()
+    robot: Any = gym.make(id).unwrapped
     paid, ended = play_both_arms(robot, stock, paper, steps=50)
     assert np.array_equal(ended, (paid == 1.0) if "PickPlace" in id else np.zeros(150, bool))
     assert set(paid) == {0.0, 1.0}
@@ -227,7 +231,7 @@ def test_angles_are_upstreams_bit_for_bit() -> None:
 
 @pytest.mark.parametrize("name", ["AntStand", "HumanKeep", "WalkerKeep", "RobotReach"])
 def test_an_action_of_another_shape_is_refused(name: str) -> None:
-    env = make(name)
+    env: Any = make(name)
     env.reset(seed=0)
     for shape in [(), (1,), (99,)]:
         with pytest.raises(ValueError, match=r"Action dimension mismatch|the action has shape"):

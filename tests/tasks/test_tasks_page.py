@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from sasr.tasks.catalogue import EVERY, VARIANTS
 
@@ -22,7 +23,8 @@ def test_the_page_has_every_task_with_its_picture_and_figures() -> None:
 
 
 def test_the_pages_example_runs() -> None:
-    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
-    names = {}
-    exec(code, names)
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert code is not None
+    names: dict[str, Any] = {}
+    exec(code.group(1), names)
     assert names["step"].reward.shape == (10, 1)
