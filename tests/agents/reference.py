@@ -63,7 +63,7 @@ class ReferenceSac:
             value = self.least(self.targets, next_obs, next_action) - self.log_alpha.exp() * log_prob
             y = reward + self.discount * (1 - terminated.to(value.dtype)) * value
         pair = torch.cat([obs, action], -1)
-        loss = sum(nn.functional.mse_loss(critic(pair)[:, 0], y) for critic in self.critics)
+        loss = torch.stack([nn.functional.mse_loss(critic(pair)[:, 0], y) for critic in self.critics]).sum()
         self.critic_adam.zero_grad()
         loss.backward()
         self.critic_adam.step()

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, Normal
 
-from sasr.agents.ppo import Ppo
 from tests.networks.plain import plain_linear
 
 
-def perceptron(agent_net: nn.Module, network: int) -> nn.Sequential:
+def perceptron(agent_net: Any, network: int) -> nn.Sequential:
     one, two, three = (plain_linear(agent_net.layers[layer], network) for layer in range(3))
     return nn.Sequential(one, nn.Tanh(), two, nn.Tanh(), three)
 
@@ -35,10 +34,12 @@ def slow_gae(reward: Tensor, value: Tensor, behind: Tensor, cut: Tensor, gamma: 
 class ReferencePpo:
     """Starts from member p of an agent and learns from that member's rows of the same rollout in the same order."""
 
-    def __init__(self, agent: Ppo, member: int) -> None:
+    log_std: Tensor
+
+    def __init__(self, agent: Any, member: int) -> None:
         self.config, self.gamma, self.continuous = agent.config, agent.discount, hasattr(agent.policy, "log_std")
         self.actor, self.critic = perceptron(agent.net.actor, member), perceptron(agent.net.critic, member)
-        weights = [*self.actor.parameters(), *self.critic.parameters()]
+        weights: list[Tensor] = [*self.actor.parameters(), *self.critic.parameters()]
         if self.continuous:
             self.log_std = agent.policy.log_std[member].detach().clone().requires_grad_()
             weights.append(self.log_std)

@@ -49,7 +49,7 @@ class Broken(gym.Env[Any, Any]):
 
 
 if "Broken-v0" not in gym.registry:
-    gym.register("Broken-v0", Broken, max_episode_steps=20)
+    gym.register("Broken-v0", f"{__name__}:Broken", max_episode_steps=20)
 
 
 def test_a_cell_that_fails_is_named_with_its_log_and_the_others_go_on(tmp_path: Path) -> None:

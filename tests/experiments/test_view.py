@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from tests.experiments.small import jobs
 
 class Odd(Inline):
     """Leaves one job done, one failed and one stopped, with one running meanwhile."""
+
+    look: Callable[[], str]
 
     def run(self, jobs: Any, tell: Any) -> None:
         for job in jobs:

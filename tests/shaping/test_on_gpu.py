@@ -26,7 +26,7 @@ def trained(preset: str, device: torch.device, **options: Any) -> SASR:
         for t, obs in enumerate(states):
             last = t == length - 1
             step = make_step(obs, reward=float(last and success), terminated=last)
-            shaper.observe(type(step)(*(None if x is None else x.to(device) for x in step)))
+            shaper.observe(step._replace(**{name: x.to(device) for name, x in step._asdict().items() if x is not None}))
     return shaper
 
 

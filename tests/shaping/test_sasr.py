@@ -38,7 +38,7 @@ def test_paper_reproduces_the_equations(bound: Bound) -> None:
     won, lost = torch.randn(2, 30, 1, 1, 3)
     episode(shaper, won, success=True)
     episode(shaper, lost, success=False)
-    features = shaper.evidence.estimator.features
+    features: Any = shaper.evidence.estimator.features
     query = torch.randn(20, 3)
     W, b = features.frequency[0].double() / 0.2, features.phase[0].double()
 
@@ -58,7 +58,7 @@ def test_authors_reproduces_the_released_estimator(bound: Bound) -> None:
     states = torch.randn(11 * 1001, 1, 1, 4)
     episode(shaper, states, success=False)
     assert shaper.evidence.estimator.size.tolist() == [[0, 1001]]
-    features = shaper.evidence.estimator.features
+    features: Any = shaper.evidence.estimator.features
     query, stored = torch.randn(16, 4), states[::11, 0, 0]
     W, b = features.frequency[0].double() / 0.2, features.phase[0].double()
 

@@ -14,6 +14,7 @@ import torch
 from sasr.agents.sac import SacConfig
 from sasr.shaping.presets import preset_config
 from sasr.training import TrainConfig, Trainer
+from sasr.training.checkpoint import Checkpoint, newest
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 from sasr.training.trainer import Silent
@@ -56,8 +57,8 @@ class Forgetful(Line):
         return super().step(action)
 
 
-gym.register("Line-v0", Line, max_episode_steps=25)
-gym.register("Forgetful-v0", Forgetful, max_episode_steps=25)
+gym.register("Line-v0", f"{__name__}:Line", max_episode_steps=25)
+gym.register("Forgetful-v0", f"{__name__}:Forgetful", max_episode_steps=25)
 
 
 def config_of(**settings: Any) -> TrainConfig:
@@ -83,6 +84,12 @@ def shaped(preset: str, **options: Any) -> dict[str, Any]:
     """Settings of a run with SASR, its evidence in force from the first states on."""
     config = preset_config(preset, **({"features": 40, "burn_in": 5, "retention": 0.5} | options))
     return {"shaper": "sasr", "preset": preset, "shaper_config": config}
+
+
+class Ended(Trainer):
+    """A trainer that remembers how its run ended."""
+
+    state: dict[str, torch.Tensor]
 
 
 class Everything(Silent):
@@ -119,6 +126,13 @@ class Everything(Silent):
         del self.events[saved["events"] :]
 
 
+def checkpoint_in(folder: Path) -> Checkpoint:
+    """The newest checkpoint there, which has to be one."""
+    found = newest(folder)
+    assert found is not None
+    return found
+
+
 def state_of(trainer: Trainer) -> dict[str, torch.Tensor]:
     """Everything that decides how a run goes on."""
     parts: dict[str, Mapping[str, Any]] = {
@@ -142,11 +156,12 @@ def differences(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tenso
     ]
 
 
-def run(config: TrainConfig, folder: Path | None = None, **options: Any) -> tuple[Everything, Trainer]:
+def run(config: TrainConfig, folder: Path | None = None, **options: Any) -> tuple[Everything, Ended]:
     """Start a run, or go on with the one in `folder`, until it ends or is stopped."""
     recorder = Everything(**options)
-    with Trainer(config, folder=folder, recorder=recorder) as trainer:
+    trainer = Ended(config, folder=folder, recorder=recorder)
+    with trainer:
         trainer.resume()
         trainer.run()
-        trainer.state = state_of(trainer)  # type: ignore[attr-defined]  # before the environments are closed
+        trainer.state = state_of(trainer)  # before the environments are closed
     return recorder, trainer

@@ -16,10 +16,9 @@ from sasr.agents.td3 import Td3Config
 from sasr.envs.population import Population
 from sasr.training import TrainConfig, Trainer
 from sasr.training.base import DivergedError
-from sasr.training.checkpoint import newest
 from sasr.training.trainer import CHECKPOINTS
 
-from .runs import Everything, config_of, run
+from .runs import Everything, checkpoint_in, config_of, run
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "burn_in": 30, "batch_size": 16}
 HUGE_STEPS = {
@@ -77,12 +76,12 @@ def test_a_population_names_who_diverged_and_its_last_good_checkpoint_stays(
         with pytest.raises(DivergedError, match=r"diverged at step 1\d\d \(seed 1\)"):
             trainer.run()
     assert any("learning diverged" in text for text in recorder.notices)
-    found = newest(tmp_path / CHECKPOINTS)
+    found = checkpoint_in(tmp_path / CHECKPOINTS)
     assert found.facts["steps"] == 60
     assert all(own.isfinite().all() for own in found.read("agent").values())
 
 
-def test_looking_for_it_costs_nothing_between_two_lines_of_the_log() -> None:
+def test_looking_for_it_costs_nothing_between_two_lines_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(shaper="none", eval_every=0, steps=100, log_every=20)
     looks = 0
     with Trainer(config) as trainer:
@@ -93,14 +92,14 @@ def test_looking_for_it_costs_nothing_between_two_lines_of_the_log() -> None:
             looks += 1
             return finite()
 
-        trainer.learner.finite = counted
+        monkeypatch.setattr(trainer.learner, "finite", counted)
         trainer.run()
     assert looks == 5
 
 
-def test_another_error_stays_the_error_that_it_is() -> None:
+def test_another_error_stays_the_error_that_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     with Trainer(config_of(shaper="none")) as trainer:
-        trainer.loop.turn = lambda: 1 / 0
+        monkeypatch.setattr(trainer.loop, "turn", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             trainer.run()
 

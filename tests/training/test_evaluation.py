@@ -15,10 +15,9 @@ import torch
 
 from sasr.envs.population import Population
 from sasr.training import Trainer, evaluate, trainer
-from sasr.training.checkpoint import newest
 from sasr.training.trainer import CHECKPOINTS
 
-from .runs import Everything, Line, config_of, differences, run, shaped
+from .runs import Everything, Line, checkpoint_in, config_of, differences, run, shaped
 
 
 class Stuck(Line):
@@ -52,9 +51,9 @@ class Long(Line):
         return observation, reward, self.steps == 50, False, {}
 
 
-for name, kind in (("Stuck-v0", Stuck), ("Long-v0", Long)):
-    if name not in gym.registry:
-        gym.register(name, kind)
+for name in ("Stuck", "Long"):
+    if f"{name}-v0" not in gym.registry:
+        gym.register(f"{name}-v0", f"{__name__}:{name}")
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -79,7 +78,7 @@ def test_a_signal_ends_an_evaluation_that_does_not_answer_with_a_checkpoint(
     with Trainer(config, folder=tmp_path, recorder=Sends()) as under_way:
         assert not under_way.run()
         assert under_way.stopped_by == number
-    assert newest(tmp_path / CHECKPOINTS).facts["steps"] == 60
+    assert checkpoint_in(tmp_path / CHECKPOINTS).facts["steps"] == 60
 
 
 def unending(*what: Any, **options: Any) -> None:

@@ -97,7 +97,8 @@ def test_an_episode_that_cannot_be_played_again_restarts_and_is_told(tmp_path: P
     recorder = Everything(stop_at=140)
     with Trainer(config, folder=tmp_path, recorder=recorder) as trainer:
         assert trainer.resume()
-        segmenter, evidence = trainer.learner.shaper.segmenter, trainer.learner.shaper.evidence.estimator
+        shaper: Any = trainer.learner.shaper
+        segmenter, evidence = shaper.segmenter, shaper.evidence.estimator
         counted = evidence.size.clone()
         assert (trainer.loop.open_length == 0).all()
         assert (segmenter.length == 0).all()
@@ -139,8 +140,9 @@ def test_other_shapers_see_interrupted_episodes_as_cut_by_a_time_limit(tmp_path:
     run(config, tmp_path, stop_at=110)
     with Trainer(config, folder=tmp_path) as trainer:
         assert trainer.resume()
-        assert trainer.learner.unobserved.truncated.all()
-        assert not trainer.learner.replay.truncated[:, trainer.learner.replay.cursor - 1].all()
+        learner: Any = trainer.learner
+        assert learner.unobserved.truncated.all()
+        assert not learner.replay.truncated[:, learner.replay.cursor - 1].all()
 
 
 @pytest.mark.parametrize("name", ["none", "auto", "flags"])
@@ -152,7 +154,8 @@ def test_without_its_replay_a_run_fills_a_new_one(tmp_path: Path, name: str) -> 
     assert json.loads((newest / "manifest.json").read_text())["facts"]["left_out"] == ["replay"]
     with Trainer(config, folder=tmp_path) as trainer:
         assert trainer.resume()
-        updates, replay, shaper = trainer.learner.agent.updates, trainer.learner.replay, trainer.learner.shaper
+        learner: Any = trainer.learner
+        updates, replay, shaper = learner.agent.updates, learner.replay, learner.shaper
         assert updates > 0
         assert len(replay) == 0
         if name == "flags":

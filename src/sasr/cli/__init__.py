@@ -52,7 +52,7 @@ COMMANDS = {
     "compare": Command(
         "compare",
         "compare",
-        "Train every method on every task; what was interrupted goes on when the same command is given again.",
+        "Train every method on every task; the same command again continues runs that were interrupted.",
     ),
     "report": Command(
         "report", "report", "Write one HTML page about runs and results, which opens from disk, offline."

@@ -92,6 +92,7 @@ def test_what_was_proposed_is_kept_by_slot_and_forgotten_when_the_slot_is() -> N
     batch = batch_of(steps)
     beside, noise = shaper.flat_actions(batch.action), torch.zeros(3, 16)
     assert torch.equal(shaper._stored(batch, beside, noise), kept.gather(1, batch.slot))
+    assert batch.slot is not None
     shaper.release(batch.slot[:, :1])
     fresh = shaper.propose(batch.obs, beside, noise)[0]
     assert torch.equal(shaper._stored(batch, beside, noise)[:, 0], fresh[:, 0])

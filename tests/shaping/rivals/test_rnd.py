@@ -84,9 +84,10 @@ def test_the_bonus_is_the_error_over_the_spread_and_fades_as_the_predictor_learn
     shaper.update(batch)
     for t in range(100):
         shaper.observe(make_step(visited[:, t : t + 1]))
+    scale: Any = shaper.scale
     with torch.no_grad():
         x = shaper.moments.standardise(visited, 5.0)
-        expected = 2.0 * (shaper.predictor(x) - shaper.target(x)).square().mean(-1) / shaper.scale.moments.var.sqrt()
+        expected = 2.0 * (shaper.predictor(x) - shaper.target(x)).square().mean(-1) / scale.moments.var.sqrt()
     torch.testing.assert_close(shaper.shape(batch), expected.float(), rtol=1e-5, atol=0)
     paid = [float(shaper.shape(batch).mean())]
     for _ in range(3):

@@ -128,6 +128,7 @@ def test_the_bonus_is_what_was_kept_for_the_slot_and_is_forgotten_with_it() -> N
     shaper = trained("rosa", host, weight=0.3)
     batch = batch_of(make_steps(host, 40))
     torch.testing.assert_close(shaper.shape(batch), 0.3 * shaper.stored_bonus.gather(1, batch.slot))
+    assert batch.slot is not None
     shaper.release(batch.slot[:, :1])
     assert (shaper.shape(batch)[:, 0] == 0.0).all()
     assert (shaper.decision.gather(1, batch.slot)[:, 0] == UNKNOWN).all()
