@@ -99,5 +99,6 @@ class ReferencePpo:
             value_loss = value_loss + 0.5 * loss.mean()
         self.adam.zero_grad()
         (surrogate - c.entropy_weight * policy.entropy().mean() + c.value_weight * value_loss).backward()
+        assert c.max_grad_norm is not None
         nn.utils.clip_grad_norm_(self.weights, c.max_grad_norm)
         self.adam.step()

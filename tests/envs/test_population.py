@@ -31,7 +31,8 @@ def lived(task: Any, seeds: Sequence[int], workers: int, steps: int, environment
     with population:
         shape = (environments, *(population.action_space.shape or ()))
         actions = np.stack([scripted(seed, steps, shape) for seed in seeds])
-        seen = [(population.reset(),)] + [tuple(population.step(actions[:, t]))[:6] for t in range(steps)]
+        seen: list[tuple[Any, ...]] = [(population.reset(),)]
+        seen += [tuple(population.step(actions[:, t]))[:6] for t in range(steps)]
     return {seed: [[part[index] for part in moment] for moment in seen] for index, seed in enumerate(seeds)}
 
 

@@ -15,7 +15,8 @@ P, E, N = 2, 3, 5
 
 
 def host(**options: Any) -> Host:
-    return Host(**({"observation_space": box(3), "action_space": CONTINUOUS, "seeds": (0, 1), "envs": E} | options))
+    plain: dict[str, Any] = {"observation_space": box(3), "action_space": CONTINUOUS, "seeds": (0, 1), "envs": E}
+    return Host(**(plain | options))
 
 
 def filled(rows: int = N) -> tuple[Rollouts, list[Transition], Walk]:

@@ -22,7 +22,7 @@ from sasr.shaping.registry import SHAPERS
 
 
 def cell(**changes: Any) -> Cell:
-    given = {"task": "MountainCar", "method": built_in_methods()["sasr"], "seeds": (0, 1), "steps": 500}
+    given: dict[str, Any] = {"task": "MountainCar", "method": built_in_methods()["sasr"], "seeds": (0, 1), "steps": 500}
     return Cell(**(given | changes))
 
 
@@ -179,7 +179,7 @@ def test_an_ablation_is_the_papers(suite: str) -> None:
         assert {dataclasses.replace(config, **{setting: values_of(setting)}) for config in own} == {PRESETS["paper"]}
 
 
-def values_of(setting: str) -> object:
+def values_of(setting: str) -> Any:
     return getattr(PRESETS["paper"], setting)
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -210,7 +211,12 @@ def test_lines_wait_while_the_disk_is_full_and_none_is_lost_or_doubled(room: int
 
 
 def test_a_real_run_has_a_line_for_every_member_at_every_event(trained: sasr.Run) -> None:
-    for kind, steps in (("episode", [200, 400]), ("evaluation", [150, 300, 450]), ("figures", range(50, 451, 50))):
+    expected: dict[Any, Sequence[int]] = {
+        "episode": [200, 400],
+        "evaluation": [150, 300, 450],
+        "figures": range(50, 451, 50),
+    }
+    for kind, steps in expected.items():
         found = [(event["step"], event["member"], event["seed"]) for event in trained.metrics(kind)]
         assert found == [(step, member, seed) for step in steps for member, seed in enumerate((3, 5))]
     assert [event["step"] for event in trained.metrics("clock")] == list(range(50, 451, 50))

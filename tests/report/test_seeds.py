@@ -93,7 +93,7 @@ def test_what_critics_said_is_the_most_of_the_figures_logged(own: list[tuple[int
 
 def test_stretches_of_different_lengths_weigh_by_their_steps() -> None:
     parts: dict[str, Any] = {"episodes": (1, 0, 3), "trained": (1.0, math.nan, 5.0), "lengths": (10.0, math.nan, 20.0)}
-    figures = {"bonus": (1.0, 2.0, math.nan), "values": (7.0, math.nan, 9.0)}
+    figures: dict[str, Any] = {"bonus": (1.0, 2.0, math.nan), "values": (7.0, math.nan, 9.0)}
     seed = SeedResult(seed=0, steps=(100, 400, 500), returns=(0.0,) * 3, **figures, **parts)
     assert seed.training(0, 400) == pytest.approx((1, 1.0, 10.0, 1.75, math.nan, 7.0), nan_ok=True)
     assert seed.training(0, 500) == pytest.approx((4, 4.0, 17.5, 1.75, math.nan, 9.0), nan_ok=True)
@@ -156,6 +156,11 @@ def test_a_run_gives_what_each_seed_was_paid_between_its_evaluations(tmp_path: P
     metrics.write_text("\n".join(lines) + "\n")
     three, four = from_run(run).seeds
     assert three.steps[-3:] == (1_000, 2_000, 3_000)
-    assert three.training(0, 1_000)[:3] == (2, 2.0, 50.0)
-    assert three.training(1_000, 2_000)[:3] == (1, 2.0, 50.0)
-    assert four.training(1_000, 3_000)[:3] == (2, 6.0, 50.0)
+    for own, start, end, expected in (
+        (three, 0, 1_000, (2, 2.0, 50.0)),
+        (three, 1_000, 2_000, (1, 2.0, 50.0)),
+        (four, 1_000, 3_000, (2, 6.0, 50.0)),
+    ):
+        part = own.training(start, end)
+        assert part is not None
+        assert part[:3] == expected

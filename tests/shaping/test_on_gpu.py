@@ -18,7 +18,8 @@ CUDA = torch.device("cuda")
 
 
 def trained(preset: str, device: torch.device, **options: Any) -> SASR:
-    shaper = SASR(preset, **({"retention": 1.0, "retention_rule": "strided", "burn_in": 0} | options))
+    plain: dict[str, Any] = {"retention": 1.0, "retention_rule": "strided", "burn_in": 0}
+    shaper = SASR(preset, **(plain | options))
     shaper.bind(Host(observation_space=box(20), action_space=box(1), seeds=(1, 2, 3), device=device))
     generator = torch.Generator().manual_seed(0)
     for length, success in ((700, True), (900, False), (1500, False)):

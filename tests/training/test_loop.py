@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from sasr import SASR, Batch, Host
+from sasr import SASR, Batch, Host, Shaper
 from sasr.agents import Sac, SacConfig, Td3, Td3Config
 from sasr.envs.population import Population
 from sasr.training import Loop, OffPolicy
@@ -17,7 +17,7 @@ def learner_of(
     population: Population,
     config: SacConfig,
     *,
-    shaper: SASR | None = None,
+    shaper: Shaper | None = None,
     capacity: int = 300,
     agent: type[Sac] = Sac,
 ) -> OffPolicy:
@@ -45,7 +45,7 @@ class Recorded(Loop):
         return ended
 
 
-def run(steps: int, *, seeds: tuple[int, ...] = (0, 1), envs: int = 1, shaper: SASR | None = None) -> Recorded:
+def run(steps: int, *, seeds: tuple[int, ...] = (0, 1), envs: int = 1, shaper: Shaper | None = None) -> Recorded:
     with Population("Pendulum-v1", seeds=seeds, environments=envs, workers=0) as population:
         loop = Recorded(population, learner_of(population, TINY, shaper=shaper))
         loop.run(steps)
