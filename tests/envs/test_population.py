@@ -39,12 +39,11 @@ def lived(task: Any, seeds: Sequence[int], workers: int, steps: int, environment
 @pytest.mark.parametrize(("task", "steps"), [("AntStand", 90), (Count, 10)])
 def test_a_member_lives_the_same_life_in_any_company(task: Any, steps: int) -> None:
     alone = {seed: lived(task, [seed], 0, steps)[seed] for seed in (50, 53, 59)}
-    for members in (1, 4, 10):
-        for workers in (1, 2, 5):
-            for seed, life in lived(task, range(50, 50 + members), workers, steps).items():
-                if seed in alone:
-                    for moment, expected in zip(life, alone[seed], strict=True):
-                        assert all(np.array_equal(a, b) for a, b in zip(moment, expected, strict=True))
+    for members, workers in ((1, 1), (4, 0), (10, 3)):  # 20 environments are no multiple of 3
+        for seed, life in lived(task, range(50, 50 + members), workers, steps).items():
+            if seed in alone:
+                for moment, expected in zip(life, alone[seed], strict=True):
+                    assert all(np.array_equal(a, b) for a, b in zip(moment, expected, strict=True))
 
 
 def test_a_member_lives_as_its_environment_does_alone() -> None:

@@ -38,7 +38,7 @@ seen: list[str] = []
 def test_every_cell_is_shown_and_a_failure_is_told_with_its_log(
     terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "_PLAIN", 0.01)
+    monkeypatch.setattr(view, "PLAIN_SECONDS", 0.01)
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=140, height=40, color_system=None)
     grid = Grid(jobs(tmp_path))

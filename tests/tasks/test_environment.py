@@ -203,7 +203,7 @@ def test_rendering_without_a_library_names_the_package(
         monkeypatch.delenv(variable, raising=False)
     if chosen:
         monkeypatch.setenv("MUJOCO_GL", chosen)
-    monkeypatch.setattr(rendering, "_loads", lambda backend: False)
+    monkeypatch.setattr(rendering, "loads", lambda backend: False)
     for name in ("AntStand", "RobotReach"):
         with pytest.raises(ImportError, match=f"render_mode='rgb_array'.*apt install .*{package}"):
             make(name, render_mode="rgb_array")

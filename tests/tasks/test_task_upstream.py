@@ -156,11 +156,11 @@ def test_a_human_with_entries_left_out_cannot_be_padded() -> None:
     assert make("HumanKeep", include_cvel_in_observation=False, pad_zeros=False).observation_space.shape == (270,)
 
 
-class StockFixedPush(fetch._Fixed, MujocoFetchPushEnv):  # type: ignore[misc]  # upstream has no types
+class StockFixedPush(fetch.Fixed, MujocoFetchPushEnv):  # type: ignore[misc]  # upstream has no types
     pass
 
 
-class StockFixedSlide(fetch._Fixed, MujocoFetchSlideEnv):  # type: ignore[misc]
+class StockFixedSlide(fetch.Fixed, MujocoFetchSlideEnv):  # type: ignore[misc]
     goal_offset = 0.40
 
 

@@ -21,7 +21,7 @@ from sasr.training import Trainer, checkpoint
 from sasr.training.checkpoint import MANIFEST, NewerFormatError, newest, write
 from sasr.training.trainer import CHECKPOINTS
 
-from .runs import Everything, checkpoint_in, config_of, run, shaped
+from .runs import Ended, Everything, checkpoint_in, config_of, run, shaped
 
 DTYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.uint64, torch.float16, torch.float32, torch.float64]
 
@@ -65,10 +65,10 @@ def test_every_kind_of_tensor_comes_back(tmp_path: Path) -> None:
 
 
 def test_large_tensors_are_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "_PIECE", 100)
+    monkeypatch.setattr(checkpoint, "PIECE", 100)
     tensors = {str(shape): torch.randn(shape) for shape in ((3, 7, 11), (40, 1), (1, 200), (77,))}
     tensors["turned"] = torch.randn(30, 40).T
-    longest = max(len(piece) for own in tensors.values() for piece in checkpoint._pieces(own))
+    longest = max(len(piece) for own in tensors.values() for piece in checkpoint.pieces(own))
     assert longest <= 100
     read = checkpoint.verified(write(tmp_path, {"replay": tensors}, {})).read("replay")
     assert all(torch.equal(read[name], own) for name, own in tensors.items())
@@ -332,8 +332,8 @@ class FillingFile:
 def fill_disk_after(monkeypatch: pytest.MonkeyPatch, calls: int) -> list[int]:
     """Of opening, writing, syncing, making and renaming, only so many calls work."""
     left = [calls]
-    opening = spending(checkpoint._create, left)
-    monkeypatch.setattr(checkpoint, "_create", lambda path: FillingFile(opening(path), left))
+    opening = spending(checkpoint.create_file, left)
+    monkeypatch.setattr(checkpoint, "create_file", lambda path: FillingFile(opening(path), left))
     monkeypatch.setattr(os, "fsync", spending(os.fsync, left))
     monkeypatch.setattr(Path, "rename", spending(Path.rename, left))
     monkeypatch.setattr(Path, "mkdir", spending(Path.mkdir, left))
@@ -364,9 +364,8 @@ def test_a_full_disk_leaves_the_checkpoints_as_they_were_at_whichever_call_it_co
     assert left[0] >= 0
 
 
-def test_a_run_goes_on_when_its_disk_is_full(tmp_path: Path) -> None:
-    config = config_of(**shaped("auto"))
-    _, expected = run(config)
+def test_a_run_goes_on_when_its_disk_is_full(tmp_path: Path, whole: tuple[Everything, Ended]) -> None:
+    config, expected = config_of(**shaped("auto")), whole[1]
     run(config, tmp_path, stop_at=60)
     with pytest.MonkeyPatch.context() as patch:
         recorder = Everything(stop_at=120)
@@ -385,21 +384,20 @@ def test_a_run_goes_on_when_its_disk_is_full(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------- runs
 
 
-def test_a_run_with_a_damaged_checkpoint_says_so_and_goes_on_from_the_one_before(tmp_path: Path) -> None:
-    config = config_of(**shaped("auto"))
-    whole, expected = run(config)
-    recorder, _ = run(config, tmp_path, stop_at=60)
-    recorder, _ = run(config, tmp_path, stop_at=120, events=recorder.events)
-    flip(tmp_path / CHECKPOINTS / "000002" / "shaper.safetensors")
-    (tmp_path / CHECKPOINTS / "000003.partial").mkdir()
-    recorder, trainer = run(config, tmp_path, events=recorder.events)
+def test_a_run_with_a_damaged_checkpoint_says_so_and_goes_on_from_the_one_before(
+    whole: tuple[Everything, Ended], stopped_twice: tuple[Path, list[Any]]
+) -> None:
+    config, expected, (folder, events) = config_of(**shaped("auto")), whole[1], stopped_twice
+    flip(folder / CHECKPOINTS / "000002" / "shaper.safetensors")
+    (folder / CHECKPOINTS / "000003.partial").mkdir()
+    recorder, trainer = run(config, folder, events=events)
     half, damaged = recorder.notices
     assert "000003.partial can't be used: half written" in half
     assert "000002 can't be used: shaper.safetensors does not match its checksum" in damaged
     assert "going on from 000001, after 60 steps" in damaged
-    assert recorder.events == whole.events
+    assert recorder.events == whole[0].events
     assert all(torch.equal(own, expected.state[name]) for name, own in trainer.state.items())
-    assert folders(tmp_path / CHECKPOINTS) == ["000001", "000002"]  # the damaged one took no whole one's place
+    assert folders(folder / CHECKPOINTS) == ["000001", "000002"]  # the damaged one took no whole one's place
 
 
 def forget_part(path: Path, name: str) -> None:
@@ -445,13 +443,13 @@ CRAFTED = {
 
 
 @pytest.mark.parametrize("crafted", CRAFTED)
-def test_a_crafted_checkpoint_is_named_and_the_one_before_is_taken(tmp_path: Path, crafted: Any) -> None:
-    config = config_of(**shaped("auto"))
-    recorder, _ = run(config, tmp_path, stop_at=60)
-    run(config, tmp_path, stop_at=120, events=recorder.events)
-    CRAFTED[crafted](tmp_path / CHECKPOINTS / "000002")
-    recorder = Everything(events=recorder.events, stop_at=61)
-    with Trainer(config, folder=tmp_path, recorder=recorder) as trainer:
+def test_a_crafted_checkpoint_is_named_and_the_one_before_is_taken(
+    stopped_twice: tuple[Path, list[Any]], crafted: Any
+) -> None:
+    config, (folder, events) = config_of(**shaped("auto")), stopped_twice
+    CRAFTED[crafted](folder / CHECKPOINTS / "000002")
+    recorder = Everything(events=events, stop_at=61)
+    with Trainer(config, folder=folder, recorder=recorder) as trainer:
         assert trainer.resume()
         assert trainer.loop.steps == 60
         trainer.run()

@@ -17,7 +17,7 @@ from sasr.envs.population import Population
 from sasr.training import Trainer, evaluate, trainer
 from sasr.training.trainer import CHECKPOINTS
 
-from .runs import Everything, Line, checkpoint_in, config_of, differences, run, shaped
+from .runs import Ended, Everything, Line, checkpoint_in, config_of, differences, run, shaped
 
 
 class Stuck(Line):
@@ -88,9 +88,11 @@ def unending(*what: Any, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("broken_off", [60, 180])
-def test_an_evaluation_that_was_broken_off_is_made_when_the_run_goes_on(broken_off: Any, tmp_path: Path) -> None:
+def test_an_evaluation_that_was_broken_off_is_made_when_the_run_goes_on(
+    broken_off: Any, tmp_path: Path, whole: tuple[Everything, Ended]
+) -> None:
     config = config_of(**shaped("auto"))
-    whole, expected = run(config)
+    recorder, expected = whole
     events: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         if broken_off == 180:
@@ -101,7 +103,7 @@ def test_an_evaluation_that_was_broken_off_is_made_when_the_run_goes_on(broken_o
     assert stopped.loop.steps == broken_off
     _, ended = run(config, tmp_path, events=events)
     assert ended.finished
-    assert events == whole.events
+    assert events == recorder.events
     assert differences(ended.state, expected.state) == []
 
 

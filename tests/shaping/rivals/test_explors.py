@@ -144,7 +144,7 @@ def test_the_gain_is_the_published_one() -> None:
     batch = batch_of(make_steps(host, 40))
     advantage = torch.randn(2, 16)
     position = shaper.streams.get_extra_state()
-    gain, learned = shaper._gain(batch.obs, batch.action, advantage)
+    gain, learned = shaper.gain(batch.obs, batch.action, advantage)
     shaper.streams.set_extra_state(position)
     assert host.policy is not None
     others = host.policy.propose(batch.obs.repeat_interleave(4, 1), shaper.streams).view(2, 16, 4, 2)

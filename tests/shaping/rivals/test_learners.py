@@ -311,10 +311,8 @@ def test_impossible_settings_are_refused_by_name(name: str, wrong: dict[str, Any
 
 
 @every
-def test_the_page_has_its_five_parts_and_names_every_logged_figure(name: str) -> None:
+def test_the_page_names_every_logged_figure(name: str) -> None:
     text = (Path(__file__).parents[3] / "docs" / "shapers" / f"{name}.md").read_text()
-    parts = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
-    assert parts == ["What it is", "Command", "Logged metrics", "Details that matter", "Results"]
     host = host_of()
     figures = trained(name, host).update(batch_of(make_steps(host, 40)))
     assert all(f"`shaping/{figure}`" in text for figure in figures)

@@ -157,7 +157,7 @@ def test_the_shaper_learns_which_decision_brings_reward() -> None:
         shaper.decision[:, :64] = decision.to(torch.int8)
         shaper.update(Batch(obs, torch.zeros(2, 64, 2), (decision == 2).float(), obs, done, slot))
     off = torch.zeros(2, 1, dtype=torch.bool)
-    probability = shaper._logits(shaper._inputs(obs[:, :1]), off).softmax(-1)[:, 0]
+    probability = shaper.logits(shaper.inputs(obs[:, :1]), off).softmax(-1)[:, 0]
     assert (probability.argmax(-1) == 2).all()
     assert (probability[:, 2] > 0.5).all()
 
@@ -165,9 +165,9 @@ def test_the_shaper_learns_which_decision_brings_reward() -> None:
 def test_while_on_only_chance_switches_off() -> None:
     shaper = trained("rosa")
     on = torch.ones(3, 5, dtype=torch.bool)
-    probability = shaper._logits(torch.randn(3, 5, 4), on).softmax(-1)
+    probability = shaper.logits(torch.randn(3, 5, 4), on).softmax(-1)
     assert (probability[..., 0] == 0.0).all()
-    value = shaper._value(torch.randn(3, 5, 4), on)
+    value = shaper.value(torch.randn(3, 5, 4), on)
     assert torch.isfinite(value).all()
 
 
