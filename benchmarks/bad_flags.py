@@ -101,8 +101,8 @@ def main(settings: Settings) -> None:
             good = tried(words_with(command, "", "", positional=False)[:-2], settings.limit, run)
             if good is None or good.code not in (0, 1):
                 raise SystemExit(f"sasr {command} does not work without a bad flag either: {good}")
-        trial = partial(tried, limit=settings.limit, run=run)
-        outcomes = side_by_side(trial, [words for *_, words in cases], settings.jobs)
+        attempt = partial(tried, limit=settings.limit, run=run)
+        outcomes = side_by_side(attempt, [words for *_, words in cases], settings.jobs)
         found = [(*case, outcome) for case, outcome in zip(cases, outcomes, strict=True)]
     table = Table("command", "flags", "commands", "refused", "accepted", "unforeseen", "hangs", "tracebacks", "steered")
     figures = {}

@@ -382,8 +382,8 @@ def main(settings: Settings) -> None:
             outcome = call([command, str(whole), *flags], limit=settings.limit)
             if outcome.code != 0:
                 raise SystemExit(f"sasr {command} does not work on a whole folder either: {outcome}")
-        trial = partial(tried, bases=bases, settings=settings, place=place)
-        found = side_by_side(trial, range(settings.folders), settings.jobs)
+        attempt = partial(tried, bases=bases, settings=settings, place=place)
+        found = side_by_side(attempt, range(settings.folders), settings.jobs)
     hung = [trial for trial in found if trial["ended"] is None]
     table = Table("command", "folders", "worked", "refused", "unforeseen", "tracebacks", "steered", "longest [s]")
     figures_of = {}
