@@ -23,6 +23,7 @@ Mode = Literal["auto", "eager", "compile", "graph"]
 """How updates run."""
 WHOLE_RUN = 2**62
 """Length of a schedule that was given as START,END: `TrainConfig` makes it as long as the run."""
+_LARGEST = 10**12  # of the whole numbers in an agent's or a shaper's settings
 _MOST = {"steps": 10**12, "environments": 10**5, "eval_episodes": 10**5, "max_episode_steps": 10**12}
 
 
@@ -86,6 +87,8 @@ class TrainConfig:
         preset_config(self.preset)
         _check_finite("", self)
         _check_finite("agent.", self.agent_config)
+        _check_size("agent.", self.agent_config)
+        _check_size("shaper.", self.shaper_config)
         _check_finite("shaper.", self.shaper_config, infinite=True)  # RND's clip may be: then nothing is clipped
         object.__setattr__(self, "shaper_config", _scheduled(self.shaper_config, self.steps))
         burn_in = getattr(self.agent_config, "burn_in", 0)
@@ -266,6 +269,16 @@ def _check_finite(part: str, config: Any, *, infinite: bool = False) -> None:
             raise ValueError(f"{part}{field.name}={value} is not a finite number")
 
 
+def _check_size(part: str, config: Any) -> None:
+    if config is None:
+        return
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, int) and abs(number) > _LARGEST:
+                raise ValueError(f"{part}{field.name}={shown(value)} is too large; at most {_LARGEST:,}")
+
+
 def _scheduled(config: Any, steps: int) -> Any:
     """The same with every schedule that was given without a length as long as the run."""
     if config is None:
@@ -327,6 +340,8 @@ def _as(value: Any, kind: Any) -> Any:
         return _only(word, isinstance(word, bool))
     if kind in (int, float):
         value = kind(value) if is_text else value
+        if value != value:  # NaN
+            raise ValueError
         return kind(_only(value, isinstance(value, int | kind) and not isinstance(value, bool)))
     if get_origin(kind) is tuple:
         entry_type = get_args(kind)[0]
