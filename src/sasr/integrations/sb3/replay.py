@@ -94,11 +94,11 @@ class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
         step = self.transition(obs, next_obs, action.reshape(self.n_envs, -1), reward, done, infos)
         slots = torch.arange(self.n_envs)[None] + self.pos * self.n_envs
         step = step._replace(slot=slots)
-        if isinstance(self.shaper, Shaper):
-            self.shaper.check(step)
-        self.shaper.release(slots)
+        if isinstance(self._shaper, Shaper):
+            self._shaper.check(step)
+        self._shaper.release(slots)
         super().add(obs, next_obs, action, reward, done, infos)
-        self.shaper.observe(step)
+        self.observe(step)
 
     # ----------------------------------------------------------------- sample
 

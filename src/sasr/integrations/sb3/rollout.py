@@ -82,7 +82,7 @@ class ShapedRolloutBuffer(ShapedBuffer, RolloutBuffer):
         caller = calling("collect_rollouts")
         if caller is not None:
             step = self._step(caller)
-            self.shaper.observe(step)
+            self.observe(step)
             self.steps.append(step)
         super().add(*arguments, **options)
 

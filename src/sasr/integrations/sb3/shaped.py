@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from sasr.shaping.base import RewardShaper, Shaper
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.registry import SHAPERS
 from sasr.shaping.sasr import SASR
+from sasr.shaping.success_watch import SuccessWatch
 
 ShaperLike = RewardShaper | str | Mapping[str, Any]
 """A shaper, a name, or a mapping with a name and options: what a configuration file can say."""
@@ -67,15 +69,16 @@ def _unbound(shaper: Any) -> RewardShaper:
 class ShapedBuffer:
     """Mixed into a buffer of Stable-Baselines3, which runs one agent: P = 1."""
 
-    shaper: RewardShaper
-    """The bound shaper, with all that it has learned."""
     settings: RewardShaper
-    """The same unbound."""
+    """The shaper as it was given, unbound."""
+    _shaper: RewardShaper
     host: Host
+    watch: SuccessWatch | None = None
     encoder: StateEncoder
     observation_space: Any
     action_space: Any
     n_envs: int
+    device: torch.device
     last_batch: Batch | None = None
     last_bonus: Tensor | None = None
     last_figures: Mapping[str, Tensor] | None = None
@@ -91,19 +94,20 @@ class ShapedBuffer:
     # ---------------------------------------------------------------- binding
 
     @property
-    def device(self) -> torch.device:
-        """Where batches go; Stable-Baselines3 sets it anew when a saved buffer is loaded, and the shaper follows."""
-        return self._device
+    def shaper(self) -> Any:
+        """The bound shaper, with all that it has learned, on the device that the buffer is on now.
 
-    @device.setter
-    def device(self, device: torch.device | str) -> None:
-        self._device = torch.device(device)
-        if "shaper" in self.__dict__ and self.host.device != self._device:
-            self._continue(self.host, self.shaper.state_dict())
+        Stable-Baselines3 changes `device` when a saved buffer is loaded.
+        """
+        if self.host.device != torch.device(self.device):
+            self._continue(self.host, self._shaper.state_dict())
+        return self._shaper
 
     def bind(self, *, seed: int | None, discount: float) -> None:
         """Bind a copy of `settings` to this buffer; without a seed, to the model's."""
         self.encoder = StateEncoder(self.observation_space)
+        if isinstance(self.settings, SASR):
+            self.watch = SuccessWatch(self.settings.config.reward_above)
         model = calling_model()
         if seed is None:
             seed = getattr(model, "seed", None)
@@ -115,7 +119,7 @@ class ShapedBuffer:
                 action_space=self._stored_actions(),
                 seeds=(seed,),
                 envs=self.n_envs,
-                device=self.device,
+                device=torch.device(self.device),
                 discount=discount,
                 replay=self._replay_view(),
                 policy=None if model is None or self._replay_view() is None else ModelPolicy(model, self.encoder),
@@ -125,12 +129,12 @@ class ShapedBuffer:
     def _bind(self, host: Host) -> None:
         shaper = copy.deepcopy(self.settings)
         shaper.bind(host)
-        self.shaper, self.host = shaper, host
+        self._shaper, self.host = shaper, host
 
     def _continue(self, host: Host, state: Mapping[str, Any]) -> None:
         """A shaper of the same settings on this buffer's device, which goes on from `state`."""
-        self._bind(replace(host, device=self.device))
-        self.shaper.load_state_dict(state)
+        self._bind(replace(host, device=torch.device(self.device)))
+        self._shaper.load_state_dict(state)
         self.last_batch = self.last_bonus = self.last_figures = None
 
     def _stored_actions(self) -> gym.Space[Any]:
@@ -144,10 +148,10 @@ class ShapedBuffer:
 
     def __getstate__(self) -> dict[str, Any]:
         own: Any = super().__getstate__()  # without the environment, where hindsight replay has one
-        left_out = ("shaper", "last_batch", "last_bonus", "last_figures")
+        left_out = ("_shaper", "last_batch", "last_bonus", "last_figures")
         state = {name: entry for name, entry in own.items() if name not in left_out}
         # What is pickled must be readable where there is no such device.
-        learned = {name: _on_cpu(entry) for name, entry in self.shaper.state_dict().items()}
+        learned = {name: _on_cpu(entry) for name, entry in self._shaper.state_dict().items()}
         return state | {"host": replace(self.host, replay=None, policy=None), "learned": learned}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -176,9 +180,19 @@ class ShapedBuffer:
             success=_tensor(np.array([bool(info.get("is_success", False)) for info in infos])),
         )
 
+    def observe(self, step: Transition) -> None:
+        """Let the shaper observe a step; a warning, once, where SASR finds no success in a dozen episodes."""
+        self._shaper.observe(step)  # wherever it is: steps come on the CPU
+        if self.watch is None:
+            return
+        success = None if step.success is None else step.success.numpy()
+        warning = self.watch.observe(step.reward.numpy(), step.terminated.numpy(), success)
+        if warning:
+            warnings.warn(warning, stacklevel=3)
+
     def shape(self, batch: Batch) -> Tensor:
         """The shaper's bonus (1, B) of a batch."""
-        bonus = self.shaper.shape(batch)
+        bonus: Tensor = self.shaper.shape(batch)
         check_batch(batch, bonus)
         self.last_batch, self.last_bonus = batch, bonus
         return bonus
