@@ -27,7 +27,7 @@ class Args:
 
     task: str = "SASR/MountainCar-v0"
     shaping: bool = True
-    steps: int = 30_000
+    steps: int = 12_000
     seed: int = 0
     gamma: float = 0.99
     tau: float = 0.005
