@@ -32,7 +32,7 @@ class TrainConfig:
     """Settings of a run; those of the agent and the shaper are parts of it."""
 
     task: str
-    """A task's name, or any Gymnasium id."""
+    """A task's name, any Gymnasium id, or module:function, which makes an environment."""
     agent: str = "auto"
     """sac, sac-paper, td3, sac_discrete or ppo; auto is sac, or sac_discrete where actions are discrete."""
     shaper: str = "sasr"
