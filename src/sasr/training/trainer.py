@@ -412,8 +412,9 @@ def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
 
 def _check_same_run(config: Mapping[str, Any], found: checkpoint.Checkpoint) -> None:
     names = ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config")
-    for name in (*names, "max_episode_steps"):
-        own, saved = json.loads(json.dumps(config[name])), found.facts["config"].get(name)
+    saved_config = {"task_settings": {}, **found.facts["config"]}  # older runs have none
+    for name in (*names, "max_episode_steps", "task_settings"):
+        own, saved = json.loads(json.dumps(config[name])), saved_config.get(name)
         if own != saved:
             raise ValueError(f"{name} is {own}, but {found.path} is of a run with {saved}; go on with its own settings")
 
