@@ -304,10 +304,10 @@ def _check_class(name: str, config: Any, config_class: type[Any]) -> None:
 def _check_finite(part: str, config: Any, *, infinite: bool = False) -> None:
     if config is None:
         return
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+    for entry in dataclasses.fields(config):
+        value = getattr(config, entry.name)
         if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
-            raise ValueError(f"{part}{field.name}={value} is not a finite number")
+            raise ValueError(f"{part}{entry.name}={value} is not a finite number")
 
 
 def _scheduled(config: Any, steps: int) -> Any:

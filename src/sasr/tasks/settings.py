@@ -61,7 +61,7 @@ def _parts(constructor: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
         if _is_ours(constructor) and not _is_ours(base):
             return
         if "__init__" in vars(base) and base is not object:
-            yield base.__init__
+            yield vars(base)["__init__"]
 
 
 def _is_ours(constructor: Callable[..., Any]) -> bool:
