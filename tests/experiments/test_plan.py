@@ -21,7 +21,6 @@ from sasr.experiments.plan_file import Choice, parse_plan, read_plan, read_suite
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.registry import SHAPERS
 
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -301,7 +300,7 @@ def test_settings_are_changed_in_all_methods_or_refused_with_the_one_that_lacks_
     for part, message in (("agent", "ppo: .*burn_in"), ("shaper", "sac: .*burn_in")):
         with pytest.raises(ValueError, match=message):
             changed(grid(["MountainCar"], ["sac", "ppo"]), **{part: {"burn_in": 3}})
-    with pytest.raises(ValueError, match="MountainCar: setting of MountainCar 'fixed' is unknown; .*: reward_scale"):
+    with pytest.raises(ValueError, match="MountainCar: setting of MountainCar 'fixed' is unknown"):
         changed(grid(["RobotSlide", "MountainCar"], ["sac"]), task={"fixed": True})
 
 

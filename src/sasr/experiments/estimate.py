@@ -61,6 +61,8 @@ class Trial(NamedTuple):
     """What one seed of a run was seen to take."""
 
     footprint: Footprint
+    retained: int
+    """States that SASR had retained when it began."""
     random_step: float
     """Seconds of a step that is not learned from, such as the random ones that a run begins with."""
     learning_step: float
@@ -77,13 +79,9 @@ class Trial(NamedTuple):
         episodes = evaluations * config.eval_episodes + final_episodes
         seconds = self.random_step * at_random
         seconds += self.learning_step * (config.steps - at_random)
-        seconds += self.evaluation_step * episodes * time_limit(config)
-        return seconds * self.slower(len(cell.seeds))
-
-    def slower(self, seeds: int) -> float:
-        """How much longer a population takes than one seed."""
-        share = _SEED_ON_GPU if self.device.startswith("cuda") else 1.0
-        return 1.0 + share * (seeds - 1)
+        seconds += self.evaluation_step * episodes * _time_limit(config)
+        further_seed = _SEED_ON_GPU if self.device.startswith("cuda") else 1.0
+        return seconds * (1.0 + further_seed * (len(cell.seeds) - 1))
 
 
 def kind_of_run(cell: Cell) -> str:
@@ -95,7 +93,7 @@ def kind_of_run(cell: Cell) -> str:
         variant = VARIANTS[task]
         simulator = variant.entry_point.partition(":")[0]
         task = [simulator, variant.observation, "discrete" if isinstance(action, int) else action]
-    content = [task, cell.task_settings, cell.method.content(), states_in_trial(config)]
+    content = [task, cell.task_settings, cell.method.content(), _states_in_trial(config)]
     return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
 
 
@@ -119,16 +117,16 @@ def try_out(cell: Cell, *, device: str, threads: int) -> Trial:
     try:
         config = complete(cell.config(device=device, workers=0))
         with Trainer(_smaller(config)) as trainer:
-            add_evidence(trainer, states_in_trial(config))
+            retained = _add_evidence(trainer, _states_in_trial(config))
             footprint = _footprint(trainer)
             random_step, learning_step = _seconds_of_steps(trainer)
             evaluation_step = random_step + _seconds_of_acting(trainer)
-            return Trial(footprint, random_step, learning_step, evaluation_step, str(trainer.device))
+            return Trial(footprint, retained, random_step, learning_step, evaluation_step, str(trainer.device))
     finally:
         torch.set_num_threads(threads_before)
 
 
-def states_in_trial(config: TrainConfig) -> int:
+def _states_in_trial(config: TrainConfig) -> int:
     """States that the shaper has retained when a trial begins.
 
     Exact sums take time in proportion to the retained states. A trial of theirs has as many as the run has halfway,
@@ -143,20 +141,21 @@ def states_in_trial(config: TrainConfig) -> int:
     return halfway if shaper_config.estimator == "exact" else min(halfway, _SOME_STATES)
 
 
-def add_evidence(trainer: Trainer, states: int) -> None:
-    """Let SASR retain so many random states, half of them as successes."""
+def _add_evidence(trainer: Trainer, states: int) -> int:
+    """Let SASR retain so many random states, half of them as successes; how many it has then."""
     shaper = trainer.shaper
-    if not isinstance(shaper, SASR) or states == 0:
-        return
+    if not isinstance(shaper, SASR):
+        return 0
     generator = torch.Generator().manual_seed(0)
     for number, start in enumerate(range(0, states, _SOME_STATES)):
         count = min(_SOME_STATES, states - start)
         rows = torch.randn((count, shaper.width), generator=generator)
         shaper.evidence.observe(rows[None])
         shaper.evidence.add(0, OUTCOMES[number % len(OUTCOMES)], rows)
+    return int(shaper.evidence.estimator.size.sum())
 
 
-def time_limit(config: TrainConfig) -> int:
+def _time_limit(config: TrainConfig) -> int:
     """Steps after which an episode ends; 1,000 where no limit is known."""
     if config.max_episode_steps is not None:
         return config.max_episode_steps
