@@ -18,12 +18,14 @@ from sasr.evidence.bandwidth import LinearSchedule
 from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
 from sasr.shaping.registry import shaper_named
 from sasr.shaping.settings import foreign_option
+from sasr.tasks.environment import TaskLike, task_name
 from sasr.tasks.settings import DECIDED_ELSEWHERE, SCALAR, setting_types
 
 Mode = Literal["auto", "eager", "compile", "graph"]
 """How updates run."""
 WHOLE_RUN = 2**62
 """Length of a schedule that was given as START,END: `TrainConfig` makes it as long as the run."""
+_LARGEST = 10**12  # of the whole numbers in an agent's or a shaper's settings
 _MOST = {"steps": 10**12, "environments": 10**5, "eval_episodes": 10**5, "max_episode_steps": 10**12}
 
 
@@ -32,7 +34,7 @@ class TrainConfig:
     """Settings of a run; those of the agent and the shaper are parts of it."""
 
     task: str
-    """A task's name, or any Gymnasium id."""
+    """A task's name, any Gymnasium id, or module:function, which makes an environment."""
     agent: str = "auto"
     """sac, sac-paper, td3, sac_discrete or ppo; auto is sac, or sac_discrete where actions are discrete."""
     shaper: str = "sasr"
@@ -90,6 +92,8 @@ class TrainConfig:
         preset_config(self.preset)
         _check_finite("", self)
         _check_finite("agent.", self.agent_config)
+        _check_size("agent.", self.agent_config)
+        _check_size("shaper.", self.shaper_config)
         _check_finite("shaper.", self.shaper_config, infinite=True)  # RND's clip may be: then nothing is clipped
         object.__setattr__(self, "shaper_config", _scheduled(self.shaper_config, self.steps))
         burn_in = getattr(self.agent_config, "burn_in", 0)
@@ -176,7 +180,7 @@ def typed_settings(part: str, config_classes: Sequence[type[Any]], values: Mappi
     return found
 
 
-def typed_task_settings(task: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def typed_task_settings(task: TaskLike, values: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a task's settings as its constructor takes them; a `SettingError` names one that is wrong.
 
     >>> typed_task_settings("MountainCar", {"reward_scale": "1"})
@@ -190,7 +194,7 @@ def typed_task_settings(task: str, values: Mapping[str, Any]) -> dict[str, Any]:
         if name in DECIDED_ELSEWHERE:
             raise SettingError("task", name, f"task.{name} is no setting: the task's name or a flag decides it")
         if types is not None and name not in types:
-            raise SettingError("task", name, _unknown_task_setting(task, name, types))
+            raise SettingError("task", name, _unknown_task_setting(task_name(task), name, types))
         found[name] = _typed_setting("task", name, value, types[name] if types else SCALAR)
     return found
 
@@ -310,6 +314,16 @@ def _check_finite(part: str, config: Any, *, infinite: bool = False) -> None:
             raise ValueError(f"{part}{entry.name}={value} is not a finite number")
 
 
+def _check_size(part: str, config: Any) -> None:
+    if config is None:
+        return
+    for entry in dataclasses.fields(config):
+        value = getattr(config, entry.name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, int) and abs(number) > _LARGEST:
+                raise ValueError(f"{part}{entry.name}={shown(value)} is too large; at most {_LARGEST:,}")
+
+
 def _scheduled(config: Any, steps: int) -> Any:
     """The same with every schedule that was given without a length as long as the run."""
     if config is None:
@@ -371,6 +385,8 @@ def _as(value: Any, kind: Any) -> Any:
         return _only(word, isinstance(word, bool))
     if kind in (int, float):
         value = kind(value) if is_text else value
+        if value != value:  # NaN
+            raise ValueError
         return kind(_only(value, isinstance(value, int | kind) and not isinstance(value, bool)))
     if get_origin(kind) is Mapping:
         return dict(_only(value, isinstance(value, dict)))

@@ -76,25 +76,34 @@ def test_a_trial_times_all_sorts_of_steps(method: str) -> None:
     assert trial.footprint.learned > 0
 
 
-def trial(device: str = "cpu") -> Trial:
-    return Trial(Footprint(0, 0.0), 0, random_step=1.0, learning_step=1_000.0, evaluation_step=0.0, device=device)
+def trial(*, burn_in: int = 40, learning: float = 1_000.0, evaluating: float = 0.0, device: str = "cpu") -> Trial:
+    """A random step took a second."""
+    return Trial(
+        Footprint(0, 0.0),
+        burn_in=burn_in,
+        retained=0,
+        random_step=1.0,
+        learning_step=learning,
+        evaluation_step=evaluating,
+        device=device,
+    )
 
 
 @pytest.mark.parametrize(("burn_in", "seconds"), [(40, 40 + 1000 * 49_960), (50_000, 50_000)])
 def test_random_steps_at_the_start_are_not_taken_for_steps_that_are_learned_from(burn_in: int, seconds: float) -> None:
-    (cell,) = changed([cell_of("sac", steps=50_000)], agent={"burn_in": burn_in})
-    assert trial().seconds(cell, final_episodes=1) == pytest.approx(seconds)
+    cell = cell_of("sac", steps=50_000)
+    assert trial(burn_in=burn_in).seconds(cell, final_episodes=1) == pytest.approx(seconds)
 
 
 def test_evaluations_take_as_long_as_the_time_limit() -> None:
     (cell,) = changed([cell_of("sac", steps=50_000)], settings={"eval_every": 10_000, "eval_episodes": 3})
-    taken = Trial(Footprint(0, 0.0), 0, random_step=0.0, learning_step=0.0, evaluation_step=1.0, device="cpu")
-    assert taken.seconds(cell, final_episodes=7) == (5 * 3 + 7) * 200
+    taken = trial(burn_in=50_000, evaluating=1.0)
+    assert taken.seconds(cell, final_episodes=7) == 50_000 + (5 * 3 + 7) * 200
     (shorter,) = changed([cell], settings={"max_episode_steps": 10})
-    assert taken.seconds(shorter, final_episodes=7) == (5 * 3 + 7) * 10
+    assert taken.seconds(shorter, final_episodes=7) == 50_000 + (5 * 3 + 7) * 10
 
 
 @pytest.mark.parametrize(("device", "least", "most"), [("cpu", 10.0, 10.0), ("cuda:0", 1.1, 2.0)])
 def test_seeds_cost_as_much_as_was_measured_of_them(device: str, least: float, most: float) -> None:
-    one, ten = (trial(device).seconds(cell_of("sac", seeds=seeds), final_episodes=1) for seeds in (1, 10))
+    one, ten = (trial(device=device).seconds(cell_of("sac", seeds=seeds), final_episodes=1) for seeds in (1, 10))
     assert least <= ten / one <= most

@@ -31,6 +31,7 @@ _TRIAL_CAPACITY = 10_000
 _TRIAL_SECONDS = 0.3
 _SLOW = 0.5  # seconds of a turn that need no second one to warm up
 _SOME_STATES = 1_000
+_TURNS_WITHOUT_LEARNING = 30
 _SEED_ON_GPU = 0.065
 """Share of one seed's time that each further seed adds on a GPU: 1,623 steps a second for one, 10,250 for ten
 (docs/engine.md, throughput-h200). On a CPU networks run one after the other, so each adds all of it."""
@@ -61,6 +62,8 @@ class Trial(NamedTuple):
     """What one seed of a run was seen to take."""
 
     footprint: Footprint
+    burn_in: int
+    """Steps at random that a run begins with."""
     retained: int
     """States that SASR had retained when it began."""
     random_step: float
@@ -73,10 +76,11 @@ class Trial(NamedTuple):
 
     def seconds(self, cell: Cell, *, final_episodes: int) -> float:
         """How long a cell takes, with evaluations whose episodes last as long as the time limit allows."""
-        config = complete(cell.config(device="cpu"))
-        at_random = min(config.steps, int(getattr(config.agent_config, "burn_in", 0)))
-        evaluations = config.steps // config.evaluation_period if config.evaluation_period else 0
-        episodes = evaluations * config.eval_episodes + final_episodes
+        config = cell.config(device="cpu")
+        at_random = min(config.steps, self.burn_in)
+        episodes = final_episodes
+        if config.evaluation_period:
+            episodes += config.steps // config.evaluation_period * config.eval_episodes
         seconds = self.random_step * at_random
         seconds += self.learning_step * (config.steps - at_random)
         seconds += self.evaluation_step * episodes * _time_limit(config)
@@ -121,7 +125,15 @@ def try_out(cell: Cell, *, device: str, threads: int) -> Trial:
             footprint = _footprint(trainer)
             random_step, learning_step = _seconds_of_steps(trainer)
             evaluation_step = random_step + _seconds_of_acting(trainer)
-            return Trial(footprint, retained, random_step, learning_step, evaluation_step, str(trainer.device))
+            return Trial(
+                footprint,
+                burn_in=int(getattr(config.agent_config, "burn_in", 0)),
+                retained=retained,
+                random_step=random_step,
+                learning_step=learning_step,
+                evaluation_step=evaluation_step,
+                device=str(trainer.device),
+            )
     finally:
         torch.set_num_threads(threads_before)
 
@@ -160,19 +172,18 @@ def _time_limit(config: TrainConfig) -> int:
     if config.max_episode_steps is not None:
         return config.max_episode_steps
     found = resolve(config.task)
-    spec = found if isinstance(found, EnvSpec) else gym.spec(str(found))
-    return spec.max_episode_steps or 1_000
+    if isinstance(found, str):
+        found = gym.spec(found)
+    known = found.max_episode_steps if isinstance(found, EnvSpec) else None
+    return known or 1_000
 
 
 def _seconds_of_steps(trainer: Trainer) -> tuple[float, float]:
     """Of a step with a random action, and of one that is learned from."""
     loop = trainer.loop
     rollout = int(getattr(trainer.learner.agent, "steps_per_rollout", 0))
-    before_learning = trainer.learner.burn_in or rollout // 2
-    began = time.monotonic()
-    while loop.steps < before_learning:
-        loop.turn()
-    step_without_learning = (time.monotonic() - began) / loop.steps
+    step_without_learning = _seconds_of_turns(trainer, lambda turns, seconds: turns >= _TURNS_WITHOUT_LEARNING)
+    _fill_replay(trainer)
 
     # An agent that learns from rollouts does nothing in between: whole rollouts are taken.
     turn_seconds = _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout + 1)
@@ -185,6 +196,15 @@ def _seconds_of_steps(trainer: Trainer) -> tuple[float, float]:
         enough = lambda turns, seconds: turns % 2 == 0 and seconds >= _TRIAL_SECONDS  # noqa: E731
         learning_step = _seconds_of_turns(trainer, enough)
     return step_without_learning, learning_step
+
+
+def _fill_replay(trainer: Trainer) -> None:
+    """Store the newest step again and again, until a batch can be sampled, and end the random steps."""
+    learner = trainer.learner
+    step = learner.unobserved
+    while step is not None and 0 < len(learner.experience) < learner.burn_in:
+        learner.store(step._replace(slot=None))
+    learner.burn_in = 0
 
 
 def _seconds_of_turns(trainer: Trainer, enough: Callable[[int, float], bool]) -> float:
