@@ -304,8 +304,9 @@ def _draw_maps(folder: RunFolder) -> None:
 
 def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
     """The same settings with nothing left open, so that a run's folder says in full what it was trained with."""
-    task_settings = typed_task_settings(config.task, config.task_settings)
-    name = agent_for(config.task if task is None else task, config.agent, **task_settings)
+    task = config.task if task is None else task
+    task_settings = typed_task_settings(task, config.task_settings)
+    name = agent_for(task, config.agent, **task_settings)
     kind = shaper_named(config.shaper)
     shaper_config = config.shaper_config
     if kind is not None and shaper_config is None:
