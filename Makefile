@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check docs wheel-test format bench results clean
+.PHONY: demo test test-fast check docs wheel-test format bench results clean
 
 .venv/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"sasr needs Python 3.11 or newer, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -29,6 +29,9 @@ demo: .venv/demo          ## three seeds of MountainCar, ends with the paths of 
 
 test: .venv/dev           ## everything but what needs a GPU
 	$(BIN)/python -m pytest -n 2 -m "not gpu"
+
+test-fast: .venv/dev      ## the quick ones: under three minutes on two idle cores
+	$(BIN)/python -m pytest -n 2 -m "not gpu and not slow and not browser and not ray"
 
 check: .venv/dev          ## format, lint, types, folder order
 	$(BIN)/ruff format --check .

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from sasr.envs import shared_memory as shared
 from sasr.envs.replayable import check_memory
 from sasr.envs.shared_memory import Bell, Board, BoardShape
-from sasr.envs.worker import Brief, Stepper, picklable
+from sasr.envs.worker import Brief, Stepper
 from sasr.randomness import stream_seed
-from sasr.tasks.environment import Env, TaskLike, close_environment, make, resolve, task_name
+from sasr.tasks.environment import Env, TaskLike, close_environment, make, picklable, resolve, task_name
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from sasr.envs.worker import main; main()"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
