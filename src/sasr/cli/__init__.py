@@ -49,6 +49,9 @@ COMMANDS = {
         "evaluate_run",
         "Play many episodes with a run's policy at its newest checkpoint; the result is kept in the run as eval.json.",
     ),
+    "export": Command(
+        "export", "export", "Write a run's policy with a model card into a folder that can be shared and loaded."
+    ),
     "compare": Command(
         "compare",
         "compare",
