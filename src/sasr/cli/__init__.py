@@ -63,6 +63,9 @@ COMMANDS = {
     "settings": Command(
         "train", "settings", "List what `sasr train --set` can set: of one agent or shaper, or of all."
     ),
+    "tune": Command(
+        "tune", "tune", "Search settings that suit a task, and compare them with the default on fresh seeds."
+    ),
     "doctor": Command(
         "doctor",
         "doctor",
