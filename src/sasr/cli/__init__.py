@@ -64,7 +64,7 @@ COMMANDS = {
         "train", "settings", "List what `sasr train --set` can set: of one agent or shaper, or of all."
     ),
     "tune": Command(
-        "tune", "tune", "Search settings that suit a task, and compare them with the default on fresh seeds."
+        "tune", "tune", "Search settings that suit a task; the same command again goes on where it was stopped."
     ),
     "doctor": Command(
         "doctor",
