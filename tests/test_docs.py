@@ -77,7 +77,9 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, steps in ((OffPolicyAlgorithm, 120), (OnPolicyAlgorithm, 1)):
         learn = kind.learn
 
-        def learn_shortly(self: Any, total_timesteps: int, *rest: Any, learn=learn, steps=steps, **named: Any) -> Any:
+        def learn_shortly(
+            self: Any, total_timesteps: int, *rest: Any, learn: Any = learn, steps: int = steps, **named: Any
+        ) -> Any:
             return learn(self, min(total_timesteps, steps), *rest, **named)
 
         monkeypatch.setattr(kind, "learn", learn_shortly)
