@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
@@ -123,9 +123,7 @@ def main(args: Args) -> list[float]:
                 action = actor.sample(torch.as_tensor(obs))[0].numpy()
         next_obs, reward, terminated, truncated, info = env.step(action)
         buffer.add(obs, action, float(reward), next_obs, terminated)
-        shaper.observe(
-            transition(obs, action, float(reward), next_obs, terminated, truncated, info)
-        )  # SASR: 2. every step
+        shaper.observe(transition(obs, action, reward, next_obs, terminated, truncated, info))  # SASR: 2. every step
         obs, episode_return = next_obs, episode_return + float(reward)
         if terminated or truncated:
             returns.append(episode_return)
@@ -157,7 +155,13 @@ def main(args: Args) -> list[float]:
 
 
 def transition(
-    obs: Array, action: Array, reward: float, next_obs: Array, terminated: bool, truncated: bool, info: dict[str, Any]
+    obs: Array,
+    action: Array,
+    reward: SupportsFloat,
+    next_obs: Array,
+    terminated: bool,
+    truncated: bool,
+    info: dict[str, Any],
 ) -> Transition:
     """One step as the shaper takes it: (seeds, environments, …), here one of each."""
     parts = (obs, action, np.float32(reward), next_obs, terminated, truncated)
