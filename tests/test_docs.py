@@ -64,14 +64,13 @@ def test_links_and_pictures_exist(page: Path) -> None:
 
 @pytest.fixture
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a page trains is trained for some hundred steps with tiny networks."""
+    """What a page trains is trained for 120 steps with tiny networks."""
     complete = api.complete
 
     def small(config: TrainConfig) -> TrainConfig:
         full = complete(config)
         agent = dataclasses.replace(full.agent_config, hidden=(8, 8), burn_in=100, batch_size=16)
-        steps = min(full.steps, 300 if full.task == "Pendulum-v1" else 200)
-        return dataclasses.replace(full, agent_config=agent, steps=steps, eval_every=steps, eval_episodes=1, workers=0)
+        return dataclasses.replace(full, agent_config=agent, steps=120, eval_every=120, eval_episodes=1, workers=0)
 
     monkeypatch.setattr(api, "complete", small)
     for kind, steps in ((OffPolicyAlgorithm, 120), (OnPolicyAlgorithm, 1)):
@@ -201,9 +200,7 @@ def test_every_command_on_a_page_is_one_that_exists(
         "sarsa train",
     ],
 )
-def test_a_command_that_does_not_exist_is_noticed(
-    line: str, no_work: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_that_does_not_exist_is_noticed(line: str, no_work: None, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssertionError):
         check_command(shlex.split(line), capsys)
 
