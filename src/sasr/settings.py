@@ -18,6 +18,7 @@ from sasr.evidence.bandwidth import LinearSchedule
 from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
 from sasr.shaping.registry import shaper_named
 from sasr.shaping.settings import foreign_option
+from sasr.tasks.environment import TaskLike, task_name
 from sasr.tasks.settings import DECIDED_ELSEWHERE, SCALAR, setting_types
 
 Mode = Literal["auto", "eager", "compile", "graph"]
@@ -179,7 +180,7 @@ def typed_settings(part: str, config_classes: Sequence[type[Any]], values: Mappi
     return found
 
 
-def typed_task_settings(task: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def typed_task_settings(task: TaskLike, values: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a task's settings as its constructor takes them; a `SettingError` names one that is wrong.
 
     >>> typed_task_settings("MountainCar", {"reward_scale": "1"})
@@ -193,7 +194,7 @@ def typed_task_settings(task: str, values: Mapping[str, Any]) -> dict[str, Any]:
         if name in DECIDED_ELSEWHERE:
             raise SettingError("task", name, f"task.{name} is no setting: the task's name or a flag decides it")
         if types is not None and name not in types:
-            raise SettingError("task", name, _unknown_task_setting(task, name, types))
+            raise SettingError("task", name, _unknown_task_setting(task_name(task), name, types))
         found[name] = _typed_setting("task", name, value, types[name] if types else SCALAR)
     return found
 
@@ -307,20 +308,20 @@ def _check_class(name: str, config: Any, config_class: type[Any]) -> None:
 def _check_finite(part: str, config: Any, *, infinite: bool = False) -> None:
     if config is None:
         return
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+    for setting in dataclasses.fields(config):
+        value = getattr(config, setting.name)
         if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
-            raise ValueError(f"{part}{field.name}={value} is not a finite number")
+            raise ValueError(f"{part}{setting.name}={value} is not a finite number")
 
 
 def _check_size(part: str, config: Any) -> None:
     if config is None:
         return
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+    for setting in dataclasses.fields(config):
+        value = getattr(config, setting.name)
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, int) and abs(number) > _LARGEST:
-                raise ValueError(f"{part}{field.name}={shown(value)} is too large; at most {_LARGEST:,}")
+                raise ValueError(f"{part}{setting.name}={shown(value)} is too large; at most {_LARGEST:,}")
 
 
 def _scheduled(config: Any, steps: int) -> Any:
@@ -336,7 +337,7 @@ def _scheduled(config: Any, steps: int) -> Any:
 
 def _check_complete(agent_class: type[Any], data: Mapping[str, Any]) -> None:
     """All settings of an agent must be there: a default may mean something else than when they were written."""
-    missing = sorted({field.name for field in dataclasses.fields(agent_class)} - data.keys())
+    missing = sorted({setting.name for setting in dataclasses.fields(agent_class)} - data.keys())
     if missing:
         raise ValueError(
             f"{agent_class.__name__} lacks {missing[0]!r}: an older sasr wrote it, whose agent was another; train again"
@@ -345,7 +346,7 @@ def _check_complete(agent_class: type[Any], data: Mapping[str, Any]) -> None:
 
 def _read(part: str, config_class: type[Any], data: Mapping[str, Any]) -> Any:
     refuse_removed(data, config_class)
-    names = {field.name for field in dataclasses.fields(config_class)}
+    names = {setting.name for setting in dataclasses.fields(config_class)}
     unknown = sorted(data.keys() - names)
     if unknown:
         raise ValueError(

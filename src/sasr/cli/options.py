@@ -55,7 +55,9 @@ def split_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
         name, equals, text = setting.partition("=")
         part, dot, field = name.strip().replace("-", "_").partition(".")
         if not equals or not dot:
-            raise ValueError(f"--set {setting} is no setting; write agent.NAME=VALUE, shaper.NAME=VALUE or task.NAME=VALUE")
+            raise ValueError(
+                f"--set {setting} is no setting; write agent.NAME=VALUE, shaper.NAME=VALUE or task.NAME=VALUE"
+            )
         if part not in PARTS:
             raise unknown_name("--set: part", part, PARTS)
         found[part][field] = text.strip()

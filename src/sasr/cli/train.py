@@ -25,7 +25,8 @@ from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS
 from sasr.terminal import Terminal
 
-_OWN_FLAGS = ("task", "seeds", "steps", "task_settings", "agent_config", "shaper_config")  # settings that flags say in another way
+# Settings that flags give in another way.
+_OWN_FLAGS = ("task", "seeds", "steps", "task_settings", "agent_config", "shaper_config")
 _MEANING = meanings(TrainConfig)
 _PRESET = tyro.conf.arg(help=_MEANING["preset"])
 Tensorboard = Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")]
@@ -78,9 +79,7 @@ def train(
         shaper_settings=given["shaper"],
     )
     length = default_steps(task) if steps is None else steps
-    config = method.config(
-        task, seeds=range(seed, seed + seeds), steps=length, task_settings=given["task"], **settings
-    )
+    config = method.config(task, seeds=range(seed, seed + seeds), steps=length, task_settings=given["task"], **settings)
     console = Terminal()
     _print_end(start(config, out=out, console=console, events=tensorboard, track=track), console)
 

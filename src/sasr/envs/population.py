@@ -26,9 +26,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sasr.envs import shared_memory as shared
-from sasr.envs.replayable import check_memory
+from sasr.envs.replayable import Stepper, check_memory
 from sasr.envs.shared_memory import Bell, Board, BoardShape
-from sasr.envs.worker import Brief, Stepper
+from sasr.envs.worker import Brief
 from sasr.randomness import stream_seed
 from sasr.tasks.environment import Env, TaskLike, close_environment, make, picklable, resolve, task_name
 
@@ -352,8 +352,9 @@ class Population:
         except Exception as error:
             who = self._who(self._board.read(0, shared.BUSY_WITH))
             self.close()
-            self._closed = how = f"raised {type(error).__name__}: {error}"
-            raise PopulationError(f"{self.task}: {who}, {how}") from error
+            self._closed = how = f"raised {type(error).__name__}" + (f": {error}" if str(error) else "")
+            # Not "from error": contextlib takes what a StopIteration has caused for that StopIteration.
+            raise PopulationError(f"{self.task}: {who}, {how}")  # noqa: B904
 
     def _who(self, index: int) -> str:
         member, place = divmod(index, self.environments)
