@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import machine, save
-from sasr.agents.sac import SacConfig
+from sasr.agents import SacConfig
 from sasr.envs.population import cores
 from sasr.training import TrainConfig, Trainer
 

@@ -1,12 +1,13 @@
 """Reward shaping inside Stable-Baselines3 on MountainCarContinuous; needs pip install "sasr[sb3]" matplotlib.
 
-The car is rewarded only at the top of the hill, and every push costs: plain SAC learns to stand still. The line that
-changes that is `replay_buffer_class`. Ends with the learning curves of both, and what SASR learned about the states.
+The car is rewarded only at the top of the hill, and every push costs: plain SAC learns to stand still. The one line that
+changes that is `replay_buffer_class`. Ends with the learning curves of both, and what SASR has learned about the states.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import gymnasium as gym
 import matplotlib
@@ -15,6 +16,7 @@ import torch
 import tyro
 from stable_baselines3 import SAC
 from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sasr import SASR, Batch
 from sasr.integrations.sb3 import ShapedReplayBuffer, ShapingCallback
@@ -30,7 +32,10 @@ def make_model(shaper: SASR | None, seed: int) -> SAC:
     """SAC on MountainCarContinuous with its return divided by 100; without a shaper, plain SAC."""
     env = gym.make("MountainCarContinuous-v0")
     env = Monitor(gym.wrappers.TransformReward(env, lambda reward: 0.01 * float(reward)))
-    buffer = {"replay_buffer_class": ShapedReplayBuffer, "replay_buffer_kwargs": {"shaper": shaper}}
+    buffer: dict[str, Any] = {
+        "replay_buffer_class": ShapedReplayBuffer,
+        "replay_buffer_kwargs": {"shaper": shaper},
+    }
     return SAC(
         "MlpPolicy",
         env,
@@ -45,7 +50,8 @@ def make_model(shaper: SASR | None, seed: int) -> SAC:
 
 def learning_curve(model: SAC) -> tuple[np.ndarray, np.ndarray]:
     """Steps at which episodes ended, and the environment's return of each."""
-    monitor = model.get_env().envs[0]
+    (monitor,) = cast(DummyVecEnv, model.get_env()).envs
+    assert isinstance(monitor, Monitor)
     return np.cumsum(monitor.get_episode_lengths()), np.array(monitor.get_episode_rewards())
 
 
@@ -97,7 +103,8 @@ def main(steps: int = 16_000, seed: int = 0, preset: str = "auto", out: Path = P
         print(f"mean return of the last 5 episodes: {returns[-5:].mean():.2f} (solved from 0.9)")
     out.mkdir(parents=True, exist_ok=True)
     shaped, _ = models.values()
-    draw(curves, shaped.replay_buffer.shaper, out / "mountain_car.png")
+    buffer = cast(ShapedReplayBuffer, shaped.replay_buffer)
+    draw(curves, cast(SASR, buffer.shaper), out / "mountain_car.png")
     print(f"picture: {out / 'mountain_car.png'}")
 
 

@@ -30,7 +30,14 @@ TINY = SacConfig(hidden=(8, 8), burn_in=30, batch_size=16)
 
 
 def train(out: Path, **changes: Any) -> sasr.Run:
-    plain = {"agent": TINY, "steps": 120, "eval_every": 60, "log_every": 20, "eval_episodes": 2, "workers": 0}
+    plain: dict[str, Any] = {
+        "agent": TINY,
+        "steps": 120,
+        "eval_every": 60,
+        "log_every": 20,
+        "eval_episodes": 2,
+        "workers": 0,
+    }
     return sasr.train("Pendulum-v1", out=out, progress=False, events=False, **(plain | changes))
 
 
@@ -116,13 +123,12 @@ def test_what_a_killed_run_recorded_after_its_checkpoint_is_recorded_once(tmp_pa
         raise StopError
 
     with pytest.MonkeyPatch.context() as patch:
-        turned, save = Recorders.turned, Trainer.save
+        begin, turned, save = Recorders.begin, Recorders.turned, Trainer.save
         held: list[Trainer] = []
-        patch.setattr(
-            Recorders,
-            "begin",
-            lambda self, trainer, begin=Recorders.begin: (held.append(trainer), begin(self, trainer)),
-        )
+
+        def begun(self: Recorders, trainer: Trainer) -> None:
+            held.append(trainer)
+            begin(self, trainer)
 
         def cut(self: Recorders, steps: int) -> None:
             turned(self, steps)
@@ -131,6 +137,7 @@ def test_what_a_killed_run_recorded_after_its_checkpoint_is_recorded_once(tmp_pa
             if steps == 230:
                 die()
 
+        patch.setattr(Recorders, "begin", begun)
         patch.setattr(Recorders, "turned", cut)
         with pytest.raises(StopError):
             train(tmp_path / "killed", steps=300)

@@ -21,7 +21,7 @@ from sasr.logs.recorders import ClosingRecorder, Recorders
 from sasr.logs.run_folder import COPY, ConfigCopy, RunFolder, check_free, default_place
 from sasr.logs.tensorboard import TensorBoard
 from sasr.policy import Policy, load_policy
-from sasr.settings import TrainConfig
+from sasr.settings import TrainConfig, typed_task_settings
 from sasr.shaping.base import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.tasks import make
@@ -304,7 +304,9 @@ def _draw_maps(folder: RunFolder) -> None:
 
 def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
     """The same settings with nothing left open, so that a run's folder says in full what it was trained with."""
-    name = agent_for(config.task if task is None else task, config.agent)
+    task = config.task if task is None else task
+    task_settings = typed_task_settings(task, config.task_settings)
+    name = agent_for(task, config.agent, **task_settings)
     kind = shaper_named(config.shaper)
     shaper_config = config.shaper_config
     if kind is not None and shaper_config is None:
@@ -312,16 +314,17 @@ def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
     return dataclasses.replace(
         config,
         agent=name,
+        task_settings=task_settings,
         agent_config=AGENTS[name].settings() if config.agent_config is None else config.agent_config,
         shaper_config=shaper_config,
     )
 
 
-def agent_for(task: TaskLike, agent: str) -> str:
+def agent_for(task: TaskLike, agent: str, **task_settings: Any) -> str:
     """The name of the agent that "auto" stands for on a task; any other name is checked."""
     if agent != "auto":
         return agent_named(agent)[0]
-    env = make(task)
+    env = make(task, **task_settings)
     try:
         return agent_named(agent, env.action_space)[0]
     finally:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from sasr import SASR, Batch, Host
-from sasr.agents import Sac, SacConfig, Td3, Td3Config
+from sasr import SASR, Batch, Host, Shaper
+from sasr.agents import PpoConfig, Sac, SacConfig, SacDiscreteConfig, Td3Config
 from sasr.envs.population import Population
-from sasr.training import Loop, OffPolicy
+from sasr.training import Loop, OffPolicy, TrainConfig, Trainer
 
 TINY = SacConfig(hidden=(16, 16), burn_in=40, batch_size=16)
 
@@ -15,9 +17,8 @@ def learner_of(
     population: Population,
     config: SacConfig,
     *,
-    shaper: SASR | None = None,
+    shaper: Shaper | None = None,
     capacity: int = 300,
-    agent: type[Sac] = Sac,
 ) -> OffPolicy:
     host = Host(
         observation_space=population.observation_space,
@@ -25,7 +26,7 @@ def learner_of(
         seeds=population.seeds,
         envs=population.environments,
     )
-    return OffPolicy(host, agent(host, config), shaper=shaper, capacity=capacity)
+    return OffPolicy(host, Sac(host, config), shaper=shaper, capacity=capacity)
 
 
 class Recorded(Loop):
@@ -43,7 +44,7 @@ class Recorded(Loop):
         return ended
 
 
-def run(steps: int, *, seeds: tuple[int, ...] = (0, 1), envs: int = 1, shaper: SASR | None = None) -> Recorded:
+def run(steps: int, *, seeds: tuple[int, ...] = (0, 1), envs: int = 1, shaper: Shaper | None = None) -> Recorded:
     with Population("Pendulum-v1", seeds=seeds, environments=envs, workers=0) as population:
         loop = Recorded(population, learner_of(population, TINY, shaper=shaper))
         loop.run(steps)
@@ -76,12 +77,25 @@ class Column(SASR):
         return super().shape(batch).unsqueeze(-1)
 
 
-@pytest.mark.parametrize(("agent", "config"), [(Sac, TINY), (Td3, Td3Config(hidden=(16,), burn_in=40, batch_size=16))])
-def test_bonuses_of_a_wrong_shape_are_refused_where_they_are_learned_from(agent: type[Sac], config: SacConfig) -> None:
-    with Population("Pendulum-v1", seeds=[0], workers=0) as population:
-        learner = learner_of(population, config, shaper=Column(), agent=agent)
-        with pytest.raises(ValueError, match="bonus has shape"):
-            Loop(population, learner).run(60)
+LEARNERS: dict[str, dict[str, Any]] = {
+    "sac": {"task": "Pendulum-v1", "agent_config": TINY},
+    "td3": {"task": "Pendulum-v1", "agent_config": Td3Config(hidden=(16,), burn_in=40, batch_size=16)},
+    "sac_discrete": {
+        "task": "CartPole-v1",
+        "agent_config": SacDiscreteConfig(hidden=(16,), burn_in=40, batch_size=16),
+    },
+    "ppo": {"task": "Pendulum-v1", "agent_config": PpoConfig(hidden=(16,), rollout=16, minibatches=2, epochs=1)},
+}
+
+
+@pytest.mark.parametrize("agent", LEARNERS)
+def test_bonuses_of_a_wrong_shape_are_refused_where_they_are_learned_from(agent: str) -> None:
+    config = TrainConfig(agent=agent, shaper="custom", seeds=(0,), steps=60, workers=0, device="cpu", **LEARNERS[agent])
+    with (
+        Trainer(config, shaper=Column()) as trainer,
+        pytest.raises(ValueError, match=r"bonus has shape \(1, \d+, 1\), expected \(seeds, batch\) = \(1, \d+\)"),
+    ):
+        trainer.run()
 
 
 def test_the_stored_reward_is_the_environments() -> None:
@@ -104,8 +118,10 @@ def test_an_episode_cut_by_its_time_limit_is_stored_as_truncated_with_its_last_o
 
 def test_sasr_marks_slots_in_the_replay_also_when_it_wraps() -> None:
     flags, own = (run(450, seeds=(0,), shaper=SASR(storage=name, retention=1.0)) for name in ("flags", "own"))
-    stored = flags.shaper.evidence.store.select(0, 1)  # failures: an episode of Pendulum is never rewarded
-    assert 0 < len(stored) <= 300 < len(own.shaper.evidence.store.select(0, 1))
+    flagged: Any = flags.shaper
+    owned: Any = own.shaper
+    stored = flagged.evidence.store.select(0, 1)  # failures: an episode of Pendulum is never rewarded
+    assert 0 < len(stored) <= 300 < len(owned.evidence.store.select(0, 1))
     rows = flags.replay.obs[0, :, 0]
     assert all((rows == state).all(-1).any() for state in stored)
 
@@ -121,7 +137,7 @@ def test_a_seed_alone_and_in_a_population_takes_the_same_steps() -> None:
     ("wrong", "name"),
     [({"burn_in": 10}, "burn_in=10 is"), ({"batch_size": 301, "burn_in": 400}, "capacity=300 is")],
 )
-def test_a_burn_in_or_capacity_shorter_than_a_batch_is_refused(wrong: dict[str, int], name: str) -> None:
+def test_a_burn_in_or_capacity_shorter_than_a_batch_is_refused(wrong: dict[str, Any], name: str) -> None:
     config = SacConfig(**({"burn_in": 40, "batch_size": 16} | wrong))
     with Population("Pendulum-v1", seeds=[0], workers=0) as population, pytest.raises(ValueError, match=name):
         learner_of(population, config)

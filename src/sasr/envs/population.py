@@ -26,9 +26,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sasr.envs import shared_memory as shared
-from sasr.envs.replayable import check_memory
+from sasr.envs.replayable import Stepper, check_memory
 from sasr.envs.shared_memory import Bell, Board, BoardShape
-from sasr.envs.worker import Brief, Stepper
+from sasr.envs.worker import Brief
 from sasr.randomness import stream_seed
 from sasr.tasks.environment import Env, TaskLike, close_environment, make, picklable, resolve, task_name
 
