@@ -24,6 +24,7 @@ from sasr.policy import Policy, load_policy
 from sasr.settings import TrainConfig, typed_task_settings
 from sasr.shaping.base import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
+from sasr.sharing import export_run
 from sasr.tasks import make
 from sasr.tasks.catalogue import VARIANTS, full_id
 from sasr.tasks.environment import TaskLike, close_environment, resolve, task_text
@@ -66,6 +67,10 @@ class Run:
     def policy(self, *, device: str = "cpu") -> Policy:
         """The policy at the newest whole checkpoint."""
         return load_policy(self._opened, device=device)
+
+    def export(self, to: str | Path) -> Path:
+        """Write the policy with a model card into a new folder, which `load` reads."""
+        return export_run(self._opened, to)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
@@ -158,8 +163,11 @@ def resume(
 
 
 def load(run: str | Path | Run, *, device: str = "cpu") -> Policy:
-    """The policy of a run at its newest whole checkpoint; needs the folder alone, and loading never runs code."""
-    return (run if isinstance(run, Run) else Run(run)).policy(device=device)
+    """The policy of a run at its newest whole checkpoint, or of a folder that `sasr export` wrote.
+
+    Needs the folder alone, and loading never runs code.
+    """
+    return run.policy(device=device) if isinstance(run, Run) else load_policy(run, device=device)
 
 
 def start(

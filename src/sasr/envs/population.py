@@ -352,8 +352,9 @@ class Population:
         except Exception as error:
             who = self._who(self._board.read(0, shared.BUSY_WITH))
             self.close()
-            self._closed = how = f"raised {type(error).__name__}: {error}"
-            raise PopulationError(f"{self.task}: {who}, {how}") from error
+            self._closed = how = f"raised {type(error).__name__}" + (f": {error}" if str(error) else "")
+            # Not "from error": contextlib takes what a StopIteration has caused for that StopIteration.
+            raise PopulationError(f"{self.task}: {who}, {how}")  # noqa: B904
 
     def _who(self, index: int) -> str:
         member, place = divmod(index, self.environments)
