@@ -201,9 +201,7 @@ def test_every_command_on_a_page_is_one_that_exists(
         "sarsa train",
     ],
 )
-def test_a_command_that_does_not_exist_is_noticed(
-    line: str, no_work: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_that_does_not_exist_is_noticed(line: str, no_work: None, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssertionError):
         check_command(shlex.split(line), capsys)
 
