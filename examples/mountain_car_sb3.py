@@ -1,8 +1,7 @@
 """Reward shaping inside Stable-Baselines3 on MountainCarContinuous; needs pip install "sasr[sb3]" matplotlib.
 
-The car is rewarded only at the top of the hill, and every push costs: plain SAC learns to stand still. The one line
-that changes that is `replay_buffer_class`. Ends with the learning curves of both, and what SASR has learned about
-the states.
+The car is rewarded only at the top of the hill, and every push costs: plain SAC learns to stand still. The line that
+changes that is `replay_buffer_class`. Ends with the learning curves of both, and what SASR learned about the states.
 """
 
 from __future__ import annotations

@@ -15,10 +15,11 @@ from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import Tensor
 
-from sasr import RND, SASR, Batch, Host, Transition
+from sasr import SASR, Batch, Host, Transition
 from sasr.integrations.sb3 import ShapedHerReplayBuffer, ShapedReplayBuffer, make_shaper
 from sasr.randomness import MemberStreams
 from sasr.shaping.registry import SHAPERS
+from sasr.shaping.rivals.rnd import RND
 from tests.conftest import box
 from tests.integrations.corridor import ALGORITHMS, Corridor, make_model, shaped, shaped_rollouts, trained, weights
 

@@ -70,7 +70,7 @@ class ShapedRolloutBuffer(ShapedBuffer, RolloutBuffer):
         """Start a new rollout; what the shaper has learned stays."""
         super().reset()
         self.steps, self.rollout = [], None
-        caller = calling("collect_rollouts")
+        caller = self._collecting()
         if caller is not None:
             model = caller["self"]
             self.obs: Observations = _original(model, model._last_obs)
@@ -79,12 +79,17 @@ class ShapedRolloutBuffer(ShapedBuffer, RolloutBuffer):
 
     def add(self, *arguments: Any, **options: Any) -> None:
         """Store one step, and let the shaper observe it as the environment gave it."""
-        caller = calling("collect_rollouts")
+        caller = self._collecting()
         if caller is not None:
             step = self._step(caller)
             self.observe(step)
             self.steps.append(step)
         super().add(*arguments, **options)
+
+    def _collecting(self) -> dict[str, Any] | None:
+        """The variables of the `collect_rollouts` that fills this very buffer; None where somebody else calls."""
+        caller = calling("collect_rollouts")
+        return caller if caller is not None and caller.get("rollout_buffer") is self else None
 
     def _step(self, caller: dict[str, Any]) -> Transition:
         """The step that `collect_rollouts` has just taken, from its variables."""
