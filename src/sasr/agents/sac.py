@@ -86,9 +86,7 @@ class Sac(OffPolicyAgent):
         self.config = config = config or SacConfig()
         self.action_space = space = continuous_actions(host.action_space, "SAC")
         self.obs_width, self.action_width = state_width(host.observation_space), action_width(space)
-        self.target_entropy = -float(self.action_width)
-        if config.target_entropy is not None:
-            self.target_entropy = config.target_entropy
+        self.target_entropy = -float(self.action_width) if config.target_entropy is None else config.target_entropy
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.actor = Actor(self.obs_width, space, config, init, host.device)
@@ -157,8 +155,7 @@ class Sac(OffPolicyAgent):
     @torch.no_grad()
     def update_targets(self) -> None:
         """Move the target critics a little towards the critics."""
-        targets, weights = list(self.target_critic.parameters()), list(self.critic.parameters())
-        torch._foreach_lerp_(targets, weights, self.config.tau)
+        torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""

@@ -44,7 +44,8 @@ def random_rollout(
             obs, _ = env.reset()
         if progress and (step % 100 == 0 or step == steps):
             progress(step)
-    stacked = (
-        {key: np.stack([s[key] for s in states]) for key in states[0]} if isinstance(obs, dict) else np.stack(states)
-    )
+    if isinstance(obs, dict):
+        stacked: Any = {key: np.stack([state[key] for state in states]) for key in states[0]}
+    else:
+        stacked = np.stack(states)
     return RandomRollout(flatten_observations(env.observation_space, stacked), episodes, rewarded)
