@@ -8,18 +8,18 @@ from __future__ import annotations
 import inspect
 import json
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import tyro
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 import sasr
-from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind
+from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind, side_by_side
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.cli import COMMANDS
@@ -44,15 +44,21 @@ class Settings:
     """Ends the name of the result file; say which machine."""
     limit: int = 60
     """Seconds that a command may take."""
+    jobs: int = 1
+    """Commands that are tried at a time."""
 
 
 def flags_of(command: str) -> dict[str, bool]:
     """Names of a command's parameters, and whether they are words without a flag."""
     parameters = inspect.signature(COMMANDS[command].load(), eval_str=True).parameters.values()
-    return {
-        own.name.replace("_", "-"): tyro.conf.Positional in getattr(own.annotation, "__metadata__", ())
-        for own in parameters
-    }
+    flags: dict[str, bool] = {}
+    for own in parameters:
+        own_type, *marks = get_args(own.annotation) or (own.annotation,)
+        if is_dataclass(own_type):  # a group of flags
+            flags |= dict.fromkeys((field.name for field in fields(own_type)), False)
+        else:
+            flags[own.name] = tyro.conf.Positional in marks
+    return {name.replace("_", "-"): is_positional for name, is_positional in flags.items()}
 
 
 def words_with(command: str, flag: str, value: str, *, positional: bool) -> list[str]:
@@ -99,7 +105,9 @@ def main(settings: Settings) -> None:
             good = tried(words_with(command, "", "", positional=False)[:-2], settings.limit, run)
             if good is None or good.code not in (0, 1):
                 raise SystemExit(f"sasr {command} does not work without a bad flag either: {good}")
-        found = [(*case, tried(case[3], settings.limit, run)) for case in track(cases, "trying")]
+        attempt = partial(tried, limit=settings.limit, run=run)
+        outcomes = side_by_side(attempt, [words for *_, words in cases], settings.jobs)
+        found = [(*case, outcome) for case, outcome in zip(cases, outcomes, strict=True)]
     table = Table("command", "flags", "commands", "refused", "accepted", "unforeseen", "hangs", "tracebacks", "steered")
     figures = {}
     for command in COMMANDS:

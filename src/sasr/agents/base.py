@@ -13,11 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from sasr.errors import ActionSpaceError
 from sasr.experience.checked_module import CheckedModule
 from sasr.experience.types import Batch, Host
 from sasr.networks.layers import NormName, PopulationMLP, check_norm
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import check_bonus
+
+MOST_N_STEP = 1_000
+"""Rewards that one target may sum."""
 
 
 class OffPolicyAgent(CheckedModule, ABC):
@@ -148,6 +152,8 @@ def check_settings(config: Any) -> None:
             raise ValueError(f"{field.name}={value} must not be negative; the usual one is {field.default}")
         if field.name in ("policy_frequency", "batch_size", "n_step", "features") and value < 1:
             raise ValueError(f"{field.name}={value} must be at least 1")
+        if field.name == "n_step" and value > MOST_N_STEP:
+            raise ValueError(f"n_step={value} must be at most {MOST_N_STEP:,}; the usual ones are 1 to 10")
     if any(width < 1 for width in config.hidden):
         raise ValueError(f"hidden={config.hidden} has a layer without units; the usual ones are (256, 256)")
     if not 0.0 < config.tau <= 1.0:
@@ -160,7 +166,7 @@ def check_settings(config: Any) -> None:
 def continuous_actions(space: gym.Space[Any], agent: str) -> gym.spaces.Box:
     """The space as one that an agent for continuous actions can scale its actions to, or an error with the fix."""
     if isinstance(space, gym.spaces.Discrete):
-        raise TypeError(f"action space {space} is discrete, but {agent} needs a Box; use agent='sac_discrete'")
+        raise ActionSpaceError(f"action space {space} is discrete, but {agent} needs a Box; use agent='sac_discrete'")
     if not isinstance(space, gym.spaces.Box):
         raise no_agent_for(space)
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all() and (space.low < space.high).all()):
@@ -174,15 +180,17 @@ def continuous_actions(space: gym.Space[Any], agent: str) -> gym.spaces.Box:
 def discrete_actions(space: gym.Space[Any], agent: str) -> gym.spaces.Discrete:
     """The space as one that an agent for discrete actions can choose from, or an error with the fix."""
     if isinstance(space, gym.spaces.Box):
-        raise TypeError(f"action space {space} is continuous, but {agent} needs a Discrete; use agent='sac' or 'td3'")
+        raise ActionSpaceError(
+            f"action space {space} is continuous, but {agent} needs a Discrete; use agent='sac' or 'td3'"
+        )
     if not isinstance(space, gym.spaces.Discrete):
         raise no_agent_for(space)
     return space
 
 
-def no_agent_for(space: gym.Space[Any]) -> TypeError:
+def no_agent_for(space: gym.Space[Any]) -> ActionSpaceError:
     """The error for a space of actions that nothing here can choose from."""
-    return TypeError(
+    return ActionSpaceError(
         f"action space {space} suits no agent here: they take Box or Discrete; number its combinations with "
         "gymnasium.wrappers.TransformAction to make it a Discrete"
     )

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from sasr.envs import shared_memory as shared
 from sasr.envs.replayable import Stepper, check_memory
 from sasr.envs.shared_memory import Bell, Board, BoardShape
-from sasr.envs.worker import Brief, picklable
+from sasr.envs.worker import Brief
 from sasr.randomness import stream_seed
-from sasr.tasks.environment import Env, TaskLike, close_environment, make, resolve, task_name
+from sasr.tasks.environment import Env, TaskLike, close_environment, make, picklable, resolve, task_name
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from sasr.envs.worker import main; main()"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -352,8 +352,9 @@ class Population:
         except Exception as error:
             who = self._who(self._board.read(0, shared.BUSY_WITH))
             self.close()
-            self._closed = how = f"raised {type(error).__name__}: {error}"
-            raise PopulationError(f"{self.task}: {who}, {how}") from error
+            self._closed = how = f"raised {type(error).__name__}" + (f": {error}" if str(error) else "")
+            # Not "from error": contextlib takes what a StopIteration has caused for that StopIteration.
+            raise PopulationError(f"{self.task}: {who}, {how}")  # noqa: B904
 
     def _who(self, index: int) -> str:
         member, place = divmod(index, self.environments)
