@@ -139,8 +139,7 @@ class Sac(OffPolicyAgent):
         """γⁿ·(1 − terminated)·(min Q′ − α·log π)(s′, a′), (P, B)."""
         next_obs = self._observed(batch.next_obs)
         action, log_prob = self.actor.sample(next_obs, noise)
-        value: Tensor = self.target_critic(next_obs, action).amin(0)
-        value = value - self.log_alpha.exp()[:, None] * log_prob
+        value: Tensor = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
         discount = self.discount if batch.discount is None else batch.discount
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
         return discount * value.masked_fill(batch.terminated.bool(), 0.0)

@@ -21,7 +21,7 @@ from sasr.shaping.assembly import make_evidence
 from sasr.shaping.base import CPU, Shaper, check_trajectory
 from sasr.shaping.beta import beta_draw, beta_mean, success_ratio
 from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
-from sasr.shaping.reward_runs import RewardRuns
+from sasr.shaping.reward_watch import RewardRuns
 
 
 class SASR(Shaper):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sasr.envs.population import Population, Step
 from sasr.experience.types import Transition
-from sasr.shaping.success_watch import SuccessWatch
+from sasr.shaping.reward_watch import SuccessWatch
 from sasr.training.base import Learner
 
 

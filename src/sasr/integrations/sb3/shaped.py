@@ -21,8 +21,8 @@ from sasr.integrations.sb3.observations import Array, Observations, StateEncoder
 from sasr.shaping.base import RewardShaper, Shaper, check_bonus
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.registry import SHAPERS
+from sasr.shaping.reward_watch import SuccessWatch
 from sasr.shaping.sasr import SASR
-from sasr.shaping.success_watch import SuccessWatch
 
 ShaperLike = RewardShaper | str | Mapping[str, Any]
 """A shaper, a name, or a mapping with a name and options: what a configuration file can say."""
