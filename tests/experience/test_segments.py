@@ -103,10 +103,3 @@ def test_open_segments_survive_save_and_load() -> None:
     restored.load_state_dict(copy.deepcopy(original.state_dict()))
     step, items = make_step(torch.zeros(1, 1, 1), terminated=True), torch.zeros(1, 1, 1)
     assert torch.equal(original.add(step, items)[0].steps, restored.add(step, items)[0].steps)
-
-
-def test_bad_settings() -> None:
-    with pytest.raises(ValueError, match="did you mean 'episode'"):
-        make("episodes")
-    with pytest.raises(ValueError, match="segment_steps=0"):
-        make("segments", max_steps=0)

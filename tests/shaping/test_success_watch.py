@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sasr.shaping.success_watch import ENOUGH, SuccessWatch
+from sasr.shaping.reward_watch import ENOUGH, SuccessWatch
 
 
 def warnings(watch: SuccessWatch, *, reward: float, terminated: bool, success: bool = False, steps: int = 50) -> int:

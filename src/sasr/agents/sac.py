@@ -86,9 +86,7 @@ class Sac(OffPolicyAgent):
         self.config = config = config or SacConfig()
         self.action_space = space = continuous_actions(host.action_space, "SAC")
         self.obs_width, self.action_width = state_width(host.observation_space), action_width(space)
-        self.target_entropy = -float(self.action_width)
-        if config.target_entropy is not None:
-            self.target_entropy = config.target_entropy
+        self.target_entropy = -float(self.action_width) if config.target_entropy is None else config.target_entropy
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.actor = Actor(self.obs_width, space, config, init, host.device)
@@ -141,8 +139,7 @@ class Sac(OffPolicyAgent):
         """γⁿ·(1 − terminated)·(min Q′ − α·log π)(s′, a′), (P, B)."""
         next_obs = self._observed(batch.next_obs)
         action, log_prob = self.actor.sample(next_obs, noise)
-        value: Tensor = self.target_critic(next_obs, action).amin(0)
-        value = value - self.log_alpha.exp()[:, None] * log_prob
+        value: Tensor = self.target_critic(next_obs, action).amin(0) - self.log_alpha.exp()[:, None] * log_prob
         discount = self.discount if batch.discount is None else batch.discount
         # Only a true termination ends the return; a time limit cuts the episode, not the task.
         return discount * value.masked_fill(batch.terminated.bool(), 0.0)
@@ -157,8 +154,7 @@ class Sac(OffPolicyAgent):
     @torch.no_grad()
     def update_targets(self) -> None:
         """Move the target critics a little towards the critics."""
-        targets, weights = list(self.target_critic.parameters()), list(self.critic.parameters())
-        torch._foreach_lerp_(targets, weights, self.config.tau)
+        torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
     def update_actor(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""

@@ -293,11 +293,15 @@ class Replay(GrowingModule):
     def why_not(self, saved: Mapping[str, Any]) -> str:
         """A ring of another length can't be taken over."""
         rows, used = int(saved["_extra_state"][0]), saved["reward"].shape[1]
-        return "" if rows == self.rows and used <= rows else f"it has room for {rows} rows of steps, not {self.rows}"
+        if rows == self.rows and used <= rows:
+            return ""
+        return f"it has room for {rows} rows of steps, not {self.rows}"
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        used = self.rows if self.filled == self.rows - 1 else self.cursor + 1
+        used = self.cursor + 1
+        if self.filled == self.rows - 1:
+            used = self.rows
         for name in _RINGS:
             destination[prefix + name] = destination[prefix + name][:, :used]
 

@@ -111,7 +111,6 @@ class Segmenter(GrowingModule):
         valid = self.all_valid if step.valid is None else step.valid.numpy()
         self._record(items.numpy(), valid)
         length, was_hit, repeated = self.length.numpy(), self.was_hit.numpy(), self.repeated.numpy()
-
         reward = step.reward.numpy()
         hit = reward > self.reward_above
         if step.success is not None:
@@ -127,7 +126,6 @@ class Segmenter(GrowingModule):
             repeated=np.broadcast_to(repeated, done.shape),
         )
         ends, succeeded = self.rule(now)
-
         close = ends & valid
         closed = []
         for p, e in np.argwhere(close).tolist():

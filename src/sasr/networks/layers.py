@@ -211,9 +211,11 @@ def make_orthogonal(
         last_gain: Size of the last layer's weights; None is `gain`.
     """
     ordered = list(layers)
-    for layer in ordered:
+    gains = [gain] * len(ordered)
+    if last_gain is not None:
+        gains[-1] = last_gain
+    for layer, size in zip(ordered, gains, strict=True):
         weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
-        size = last_gain if last_gain is not None and layer is ordered[-1] else gain
         for matrix, generator in zip(weight, generators, strict=True):
             # Weights of linear layers are (inputs, outputs), those of convolutions the other way round.
             outputs_first = matrix.T if matrix.dim() == 2 else matrix

@@ -21,8 +21,8 @@ from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.types import Batch, Host
 from sasr.shaping.outcomes import explained, outcomes
 from sasr.shaping.presets import PRESETS, SasrConfig
+from sasr.shaping.reward_watch import SuccessWatch, no_success
 from sasr.shaping.sasr import SASR
-from sasr.shaping.success_watch import SuccessWatch, no_success
 from sasr.tasks.environment import TaskLike, close_environment, make
 
 LONELY = 0.01

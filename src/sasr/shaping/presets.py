@@ -16,7 +16,7 @@ from sasr.evidence.features import Form, Frequencies
 from sasr.evidence.kernels import KernelName, kernel_named
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
-from sasr.shaping.reward_runs import PaidEnd
+from sasr.shaping.reward_watch import PaidEnd
 from sasr.shaping.settings import foreign_option
 
 SampleName = Literal["beta", "mean", "ratio"]

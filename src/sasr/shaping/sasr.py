@@ -9,7 +9,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from sasr.evidence.evidence import Evidence
 from sasr.evidence.flagged import FlaggedEvidence, check_slots
 from sasr.evidence.on_device import EvidenceInBlocks
 from sasr.experience.flatten import action_width, state_dtype
@@ -22,7 +21,7 @@ from sasr.shaping.assembly import make_evidence
 from sasr.shaping.base import CPU, Shaper, check_trajectory
 from sasr.shaping.beta import beta_draw, beta_mean, success_ratio
 from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
-from sasr.shaping.reward_runs import RewardRuns
+from sasr.shaping.reward_watch import RewardRuns
 
 
 class SASR(Shaper):
@@ -36,9 +35,6 @@ class SASR(Shaper):
     """
 
     compilable = ("bonus",)
-    segmenter: Segmenter
-    evidence: Evidence
-    reward_runs: RewardRuns | None
 
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
@@ -62,18 +58,21 @@ class SASR(Shaper):
             states_of=self._states,
             count_block=self._count_block,
         )
+        item_shape: tuple[int, ...] = (self.width,)
+        if self.flagged:  # slots of the replay buffer stand for states
+            item_shape, dtype = (), torch.int64
         self.segmenter = Segmenter(
             config.success_rule,
             members=host.members,
             envs=host.envs,
-            item_shape=() if self.flagged else (self.width,),
-            dtype=torch.int64 if self.flagged else dtype,
+            item_shape=item_shape,
+            dtype=dtype,
             reward_above=config.reward_above,
             max_steps=config.segment_steps,
         )
         self.retention_streams = MemberStreams(host.seeds, "retention", CPU)
         self.beta_streams = MemberStreams(host.seeds, "beta", host.device)
-        self.reward_runs = None
+        self.reward_runs: RewardRuns | None = None
         if config.paid_end != "goal":
             self.reward_runs = RewardRuns(config.paid_end, host, reward_above=config.reward_above)
 
@@ -84,7 +83,7 @@ class SASR(Shaper):
         """Record a step of every environment; one with a NaN or a wrong width is refused and changes nothing."""
         # On the CPU, where steps come from: on an accelerator, each read of a value would wait.
         if step.obs.device != CPU:
-            step = Transition(*(None if part is None else part.to(CPU) for part in step))
+            step = Transition(**{name: part.to(CPU) for name, part in step._asdict().items() if part is not None})
         self.check(step)
         states = self._states(step.obs, step.action)
         self.evidence.observe(states, step.valid)

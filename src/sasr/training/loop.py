@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sasr.envs.population import Population, Step
 from sasr.experience.types import Transition
-from sasr.shaping.success_watch import SuccessWatch
+from sasr.shaping.reward_watch import SuccessWatch
 from sasr.training.base import Learner
 
 
@@ -52,11 +52,13 @@ class Loop:
 
     def turn(self) -> list[Episode]:
         """One step of every environment, as many updates as a seed took steps; the episodes that ended."""
-        learning = self.steps >= self.learner.burn_in
         obs = torch.from_numpy(self.obs)
-        action = self.learner.act(obs) if learning else self.learner.act_randomly()
+        if self.steps < self.learner.burn_in:
+            action, updates = self.learner.act_randomly(), 0
+        else:
+            action, updates = self.learner.act(obs), self.population.environments
         self.population.send(action.numpy())
-        self.figures |= self.learner.learn(self.population.environments if learning else 0)
+        self.figures |= self.learner.learn(updates)
         step = self.population.receive()
         self._check(step)
         self.learner.store(
@@ -107,7 +109,7 @@ class Loop:
         for name, array in (("observation", step.final_observation), ("reward", step.reward)):
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 p, e, *rest = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
-                where = f" at index {rest[0] if len(rest) == 1 else tuple(rest)}" if rest else ""
+                where = f" at index {', '.join(map(str, rest))}" if rest else ""
                 raise ValueError(
                     f"{self.population.task}: the {name} of seed {self.population.seeds[p]}, environment {e} is "
                     f"{array[(p, e, *rest)]}{where} after {self.steps:,} steps; fix the environment"

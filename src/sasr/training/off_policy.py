@@ -97,8 +97,7 @@ class OffPolicy(Learner):
 
     def examples(self) -> Batch:
         """Steps that are spread evenly over the replay buffer."""
-        places = torch.arange(self.batch_size, dtype=torch.float64, device=self.device)
-        places = (places + 0.5) / self.batch_size
+        places = (torch.arange(self.batch_size, dtype=torch.float64, device=self.device) + 0.5) / self.batch_size
         # As many as updates sample: compiled functions then serve both.
         return self.replay.gather(places.expand(self.members, -1), self.agent.config.n_step).steps
 

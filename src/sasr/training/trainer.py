@@ -20,8 +20,8 @@ from sasr.experience.types import Host
 from sasr.settings import TrainConfig, choose_device
 from sasr.shaping.base import RewardShaper, adapt
 from sasr.shaping.registry import CUSTOM, shaper_named
+from sasr.shaping.reward_watch import SuccessWatch
 from sasr.shaping.sasr import SASR
-from sasr.shaping.success_watch import SuccessWatch
 from sasr.tasks.environment import TaskLike
 from sasr.training import checkpoint
 from sasr.training.base import DivergedError, Learner

@@ -15,14 +15,14 @@ from stable_baselines3.common.utils import get_device
 from torch import Tensor
 
 from sasr.errors import unknown_name
-from sasr.experience.types import Batch, Host, ReplayView, Transition, check_batch
+from sasr.experience.types import Batch, Host, ReplayView, Transition
 from sasr.integrations.sb3.model import ModelPolicy, calling_model
 from sasr.integrations.sb3.observations import Array, Observations, StateEncoder
-from sasr.shaping.base import RewardShaper, Shaper
+from sasr.shaping.base import RewardShaper, Shaper, check_bonus
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.registry import SHAPERS
+from sasr.shaping.reward_watch import SuccessWatch
 from sasr.shaping.sasr import SASR
-from sasr.shaping.success_watch import SuccessWatch
 
 ShaperLike = RewardShaper | str | Mapping[str, Any]
 """A shaper, a name, or a mapping with a name and options: what a configuration file can say."""
@@ -193,7 +193,7 @@ class ShapedBuffer:
     def shape(self, batch: Batch) -> Tensor:
         """The shaper's bonus (1, B) of a batch."""
         bonus: Tensor = self.shaper.shape(batch)
-        check_batch(batch, bonus)
+        check_bonus(batch, bonus)
         self.last_batch, self.last_bonus = batch, bonus
         return bonus
 
