@@ -40,8 +40,27 @@ def test_the_command_writes_figures_and_tables_where_asked(
     assert run(capsys, "report", "store", *arguments)[0] == 0
     assert opened == [(tmp_path / "new" / "page.html").as_uri()]
     assert data_of(tmp_path / "new" / "page.html")["cells"][1]["reference"]["steps"] == [0.0]
+    # Figures below the runs are no run, neither before they are drawn nor afterwards.
+    for _ in range(2):
+        code, output = run(capsys, "report", "store", "--figures", "store/figures")
+        assert (code, "left out" in output) == (0, False)
     names = {path.name for path in (tmp_path / "new" / "figures").iterdir()}
     assert {"curves.png", "curves.pdf", "profiles.pdf", "final.md", "final.tex", "final.csv", "time.md"} <= names
+
+
+@pytest.mark.slow
+def test_runs_that_logged_their_states_give_figures_4_and_5(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for shaper in ("sasr", "none"):
+        arguments = ("--steps", "200", "--shaper", shaper, "--out", f"runs/{shaper}", "--log-states", "50")
+        small = ("--set", "agent.hidden=8,8", "--set", "agent.burn_in=50")
+        assert run(capsys, "train", "MountainCar", *arguments, *small)[0] == 0
+    assert run(capsys, "report", "runs", "--figures", "figures")[0] == 0
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert {"visits-MountainCar.png", "visits-MountainCar.pdf", "bonus-MountainCar-sasr.png"} <= names
+    assert "bonus-MountainCar-sac.png" not in names
 
 
 @pytest.mark.parametrize(

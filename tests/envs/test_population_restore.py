@@ -170,7 +170,7 @@ def test_an_environment_that_cannot_even_reset_is_named():
     with Population(Fragile, seeds=[0], workers=0, harm="", seed=0) as population:
         population.reset()
         saved = population.save()
-        population.stepper.environments[0].env.reset = None
+        population.runner.stepper.environments[0].env.reset = None
         with pytest.raises(PopulationError, match=r"Fragile: member 0 \(seed 0\), environment 0, raised TypeError"):
             population.restore(saved)
 
@@ -192,7 +192,7 @@ def test_memory_does_not_grow_with_the_run():
         live(population, 650, 0)
         saved = population.save()
         assert saved["0.actions"].shape == (50, 1)
-        assert len(population.stepper.environments[0].actions) == 256
+        assert len(population.runner.stepper.environments[0].actions) == 256
 
 
 def test_what_is_remembered_is_plain_arrays_of_what_was_seen():

@@ -23,6 +23,8 @@ from sasr.report.tables import Entry, Table, aggregate_table, final_table, repor
 Values = NDArray[np.float64]
 VIDEO_BYTES = 3_000_000
 """Films are embedded while all of them together are smaller than this; the others are linked."""
+MOST_SHOWN, SHOWN_AT_FIRST = 8, 5
+"""With more methods than the first number, so many are ticked at first."""
 _TOP16, _TOP8 = 65_534, 254
 
 
@@ -42,6 +44,7 @@ def payload(
     return {
         "tasks": summary.tasks,
         "methods": summary.methods,
+        "preselected": _preselected(summary),
         "colours": {"light": LIGHT, "dark": DARK},
         "cells": cells,
         "aggregates": [_aggregate(own) for own in summary.aggregates],
@@ -146,6 +149,18 @@ def _aggregate(aggregate: Aggregate) -> dict[str, Any]:
     }
 
 
+def _preselected(summary: Summary) -> list[int]:
+    """The methods shown at first, as numbers: of more than eight SASR, plain SAC and the three best others."""
+    methods = summary.methods
+    if len(methods) <= MOST_SHOWN:
+        return list(range(len(methods)))
+    ours = [method for method in ("sasr", "sac") if method in methods]
+    others = [own for own in summary.aggregates if own.method not in ours]
+    others.sort(key=lambda own: (-own.tasks, -own.iqm.value if own.tasks else math.inf))
+    chosen = {*ours, *(own.method for own in others[: SHOWN_AT_FIRST - len(ours)])}
+    return [index for index, method in enumerate(methods) if method in chosen]
+
+
 _TABLES = {
     "final": ("mean ± standard error", "high"),
     "iqm": ("IQM [95 % interval]", "high"),
@@ -180,12 +195,13 @@ def _table(key: str, table: Table) -> dict[str, Any]:
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    value = entry.value
-    if isinstance(value, str):
-        return {"text": entry.text(), "value": value}
-    if math.isinf(value):  # never reached: JSON has no infinity, and it sorts last
-        return {"text": entry.text(), "value": 1e300}
-    return {"text": entry.text(), "value": _rounded(value)}
+    data: dict[str, Any] = {"text": entry.text(), "value": entry.value}
+    if isinstance(entry.value, float):
+        # JSON has no infinity; steps that never came sort last.
+        data["value"] = 1e300 if math.isinf(entry.value) else _rounded(entry.value)
+    if entry.incomplete:
+        data["incomplete"] = True
+    return data
 
 
 def _maps(own: Maps) -> dict[str, Any]:

@@ -23,7 +23,7 @@ VERSION = 1
 FILE_BYTES = 2**28
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
-INDIFFERENT = ("seeds", "workers", "checkpoint_minutes")
+INDIFFERENT = ("seeds", "workers", "checkpoint_minutes", "log_states")
 """Settings that don't change what comes out of a seed: seeds of one method may have been run with different ones."""
 _IN_ASCII = {"φ": "phi", "λ": "lambda", "→": "-to-"}
 
@@ -81,11 +81,23 @@ class Result:
         return "1 core" if count == 1 else f"{count} cores"
 
     @property
+    def finished(self) -> bool:
+        """Whether every planned seed took all its steps."""
+        return not self._missing and not self._stopped
+
+    @property
+    def _missing(self) -> list[int]:
+        started = {seed.seed for seed in self.seeds if seed.steps or seed.final}
+        return sorted(set(self.planned) - started)
+
+    @property
+    def _stopped(self) -> list[SeedResult]:
+        return [seed for seed in self.seeds if seed.last < self.steps and seed.seed not in self._missing]
+
+    @property
     def gaps(self) -> tuple[str, ...]:
         """Why this result is not complete, in words; empty where it is."""
-        started = {seed.seed for seed in self.seeds if seed.steps or seed.final}
-        missing = sorted(set(self.planned) - started)
-        stopped = [seed for seed in self.seeds if seed.last < self.steps and seed.seed not in missing]
+        missing, stopped = self._missing, self._stopped
         unjudged = [seed for seed in self.seeds if seed.steps and not seed.final and seed not in stopped]
         gaps = []
         if missing:
