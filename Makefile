@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all check format bench results clean
+.PHONY: demo test test-fast check docs wheel-test format bench results clean
 
 .venv/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"sasr needs Python 3.11 or newer, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -17,6 +17,10 @@ BIN := .venv/bin
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@ .venv/demo
 
+.venv/docs: .venv/dev
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	@touch $@
+
 # The paper's agent with small networks and large steps: solved on two cores while you watch. The default agent solves it
 # in as many steps with nothing but the small networks, but took over six minutes on two cores.
 demo: .venv/demo          ## three seeds of MountainCar, ends with the paths of the curve and of the run folder
@@ -26,11 +30,20 @@ demo: .venv/demo          ## three seeds of MountainCar, ends with the paths of 
 test: .venv/dev           ## everything but what needs a GPU
 	$(BIN)/python -m pytest -n 2 -m "not gpu"
 
+test-fast: .venv/dev      ## the quick ones: under three minutes on two idle cores
+	$(BIN)/python -m pytest -n 2 -m "not gpu and not slow and not browser and not ray"
+
 check: .venv/dev          ## format, lint, types, folder order
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/docs          ## the documentation, in docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+wheel-test: .venv/python  ## build the wheel, and try it in an empty environment away from the sources
+	.ci/try_wheel $(BIN)/python
 
 format: .venv/dev
 	$(BIN)/ruff format .
@@ -47,4 +60,4 @@ results: .venv/dev        ## the generated parts of docs/ and README.md, from th
 	$(BIN)/python -m pages
 
 clean:
-	rm -rf .venv runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv runs build dist docs/_build docs/diary .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,17 +9,17 @@ import inspect
 import json
 import tempfile
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import tyro
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 import sasr
-from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind
+from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind, side_by_side
 from benchmarks.machine import machine, save
 from sasr.agents.sac import SacConfig
 from sasr.cli import COMMANDS
@@ -44,6 +44,8 @@ class Settings:
     """Ends the name of the result file; say which machine."""
     limit: int = 60
     """Seconds that a command may take."""
+    jobs: int = 1
+    """Commands that are tried at a time."""
 
 
 def flags_of(command: str) -> dict[str, bool]:
@@ -99,7 +101,9 @@ def main(settings: Settings) -> None:
             good = tried(words_with(command, "", "", positional=False)[:-2], settings.limit, run)
             if good is None or good.code not in (0, 1):
                 raise SystemExit(f"sasr {command} does not work without a bad flag either: {good}")
-        found = [(*case, tried(case[3], settings.limit, run)) for case in track(cases, "trying")]
+        attempt = partial(tried, limit=settings.limit, run=run)
+        outcomes = side_by_side(attempt, [words for *_, words in cases], settings.jobs)
+        found = [(*case, outcome) for case, outcome in zip(cases, outcomes, strict=True)]
     table = Table("command", "flags", "commands", "refused", "accepted", "unforeseen", "hangs", "tracebacks", "steered")
     figures = {}
     for command in COMMANDS:

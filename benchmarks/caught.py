@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import io
+import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from rich.progress import track
 
 from sasr import cli
+
+T, R = TypeVar("T"), TypeVar("R")
 
 
 class Outcome(NamedTuple):
@@ -115,6 +121,13 @@ def in_a_fork(work: Any, *, limit: float) -> bytes | None:
             os.killpg(child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, 0)
+
+
+def side_by_side(work: Callable[[T], R], items: Sequence[T], jobs: int) -> list[R]:
+    """What `work` returns for each item, from so many forks of this process at a time."""
+    forks = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"))
+    with forks:
+        return list(track(forks.map(work, items), "trying", total=len(items)))
 
 
 def left_behind() -> dict[str, int]:

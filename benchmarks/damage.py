@@ -17,18 +17,18 @@ import tempfile
 import zipfile
 import zlib
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import tyro
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from safetensors.torch import load_file, save_file
 
 import sasr
-from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind
+from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind, side_by_side
 from benchmarks.machine import machine, save
 from sasr.agents.ppo import PpoConfig
 from sasr.agents.sac import SacConfig
@@ -45,6 +45,8 @@ class Settings:
     folders: int = 300
     limit: int = 60
     """Seconds that a command may take."""
+    jobs: int = 1
+    """Folders that are tried at a time."""
     gigabytes: int = 16
     """Of address space for each: a crafted size must not take the machine's memory."""
     seed: int = 0
@@ -380,7 +382,8 @@ def main(settings: Settings) -> None:
             outcome = call([command, str(whole), *flags], limit=settings.limit)
             if outcome.code != 0:
                 raise SystemExit(f"sasr {command} does not work on a whole folder either: {outcome}")
-        found = [tried(number, bases, settings, place) for number in track(range(settings.folders), "trying")]
+        attempt = partial(tried, bases=bases, settings=settings, place=place)
+        found = side_by_side(attempt, range(settings.folders), settings.jobs)
     hung = [trial for trial in found if trial["ended"] is None]
     table = Table("command", "folders", "worked", "refused", "unforeseen", "tracebacks", "steered", "longest [s]")
     figures_of = {}

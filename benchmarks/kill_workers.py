@@ -43,7 +43,7 @@ def one_kill(settings: Settings, rng: np.random.Generator) -> tuple[float, int, 
     actions = np.zeros((settings.members, 1, *(population.action_space.shape or ())), np.float32)
     for _ in range(int(rng.integers(10))):
         population.step(actions)
-    pids = [process.pid for process in population._processes]
+    pids = [process.pid for process in population.processes]
     if rng.random() < 0.7:
         population.send(actions)
         time.sleep(rng.uniform(0, 2e-3))
@@ -51,7 +51,7 @@ def one_kill(settings: Settings, rng: np.random.Generator) -> tuple[float, int, 
     start = time.perf_counter()
     try:
         for _ in range(3):
-            if population._pending:
+            if population.pending:
                 population.receive()
             population.send(actions)
         raise SystemExit("a killed worker went unnoticed for two steps")

@@ -7,6 +7,7 @@ changes that is `replay_buffer_class`. Ends with a picture of what SASR has lear
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import gymnasium as gym
 import matplotlib
@@ -15,6 +16,7 @@ import torch
 import tyro
 from stable_baselines3 import SAC
 from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sasr import SASR, Batch
 from sasr.integrations.sb3 import SASRCallback, SASRReplayBuffer
@@ -30,7 +32,10 @@ def make_model(shaper: SASR | None, seed: int) -> SAC:
     """SAC on MountainCarContinuous with its return divided by 100; without a shaper, plain SAC."""
     env = gym.make("MountainCarContinuous-v0")
     env = Monitor(gym.wrappers.TransformReward(env, lambda reward: 0.01 * float(reward)))
-    buffer = {"replay_buffer_class": SASRReplayBuffer, "replay_buffer_kwargs": {"shaper": shaper, "seed": seed}}
+    buffer: dict[str, Any] = {
+        "replay_buffer_class": SASRReplayBuffer,
+        "replay_buffer_kwargs": {"shaper": shaper, "seed": seed},
+    }
     return SAC(
         "MlpPolicy",
         env,
@@ -80,7 +85,8 @@ def main(steps: int = 16_000, seed: int = 0, preset: str = "auto", out: Path = P
     model = make_model(shaper, seed)
     print(f"SAC with SASR ({preset}) on MountainCarContinuous-v0, {steps:,} steps")
     model.learn(steps, callback=SASRCallback(), progress_bar=True)
-    monitor = model.get_env().envs[0]
+    (monitor,) = cast(DummyVecEnv, model.get_env()).envs
+    assert isinstance(monitor, Monitor)
     returns, lengths = np.array(monitor.get_episode_rewards()), np.array(monitor.get_episode_lengths())
     out.mkdir(parents=True, exist_ok=True)
     path = out / "success_rate_map.png"

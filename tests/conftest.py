@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -72,10 +73,8 @@ def make_batch(obs: Tensor, *, reward: float = 0.0, terminated: bool = False) ->
 def bound() -> Callable[..., SASR]:
     """A function that makes a bound shaper: bound(preset, k=…, seeds=…, envs=…, **options)."""
 
-    def make(
-        preset: str = "auto", *, k: int = 2, seeds: tuple[int, ...] = (0,), envs: int = 1, **options: object
-    ) -> SASR:
-        host_options = {name: options.pop(name) for name in ("replay", "discount") if name in options}
+    def make(preset: str = "auto", *, k: int = 2, seeds: tuple[int, ...] = (0,), envs: int = 1, **options: Any) -> SASR:
+        host_options: dict[str, Any] = {name: options.pop(name) for name in ("replay", "discount") if name in options}
         shaper = SASR(preset, **options)
         shaper.bind(Host(observation_space=box(k), action_space=box(1), seeds=seeds, envs=envs, **host_options))
         return shaper
@@ -86,8 +85,15 @@ def bound() -> Callable[..., SASR]:
 TINY = SacConfig(hidden=(8, 8), burn_in=30, batch_size=16)
 
 
-def settings(**changes: object) -> TrainConfig:
-    plain = {"task": "Pendulum-v1", "seeds": (3, 5), "steps": 450, "workers": 0, "eval_every": 150, "log_every": 50}
+def settings(**changes: Any) -> TrainConfig:
+    plain: dict[str, Any] = {
+        "task": "Pendulum-v1",
+        "seeds": (3, 5),
+        "steps": 450,
+        "workers": 0,
+        "eval_every": 150,
+        "log_every": 50,
+    }
     return TrainConfig(**(plain | {"eval_episodes": 2, "agent": "sac", "agent_config": TINY} | changes))
 
 
@@ -101,7 +107,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> sasr.Run:
 def started(tmp_path: Path) -> Callable[..., sasr.Run]:
     """A function that makes another run: started("name", steps=…, …)."""
 
-    def make(name: str, **changes: object) -> sasr.Run:
+    def make(name: str, **changes: Any) -> sasr.Run:
         return api.start(settings(**changes), out=tmp_path / name, events=False)
 
     return make

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -20,14 +21,23 @@ import sasr
 from sasr import SASR, Batch, Host, Transition, api
 from sasr.agents import SacConfig
 from sasr.agents.registry import AGENTS
+from sasr.final_evaluation import evaluate_policy
 from sasr.logs.recorders import Recorders
+from sasr.tasks import sparse
 from sasr.training import Trainer
 
 TINY = SacConfig(hidden=(8, 8), burn_in=30, batch_size=16)
 
 
 def train(out: Path, **changes: Any) -> sasr.Run:
-    plain = {"agent": TINY, "steps": 120, "eval_every": 60, "log_every": 20, "eval_episodes": 2, "workers": 0}
+    plain: dict[str, Any] = {
+        "agent": TINY,
+        "steps": 120,
+        "eval_every": 60,
+        "log_every": 20,
+        "eval_episodes": 2,
+        "workers": 0,
+    }
     return sasr.train("Pendulum-v1", out=out, progress=False, events=False, **(plain | changes))
 
 
@@ -113,13 +123,12 @@ def test_what_a_killed_run_recorded_after_its_checkpoint_is_recorded_once(tmp_pa
         raise StopError
 
     with pytest.MonkeyPatch.context() as patch:
-        turned, save = Recorders.turned, Trainer.save
+        begin, turned, save = Recorders.begin, Recorders.turned, Trainer.save
         held: list[Trainer] = []
-        patch.setattr(
-            Recorders,
-            "begin",
-            lambda self, trainer, begin=Recorders.begin: (held.append(trainer), begin(self, trainer)),
-        )
+
+        def begun(self: Recorders, trainer: Trainer) -> None:
+            held.append(trainer)
+            begin(self, trainer)
 
         def cut(self: Recorders, steps: int) -> None:
             turned(self, steps)
@@ -128,6 +137,7 @@ def test_what_a_killed_run_recorded_after_its_checkpoint_is_recorded_once(tmp_pa
             if steps == 230:
                 die()
 
+        patch.setattr(Recorders, "begin", begun)
         patch.setattr(Recorders, "turned", cut)
         with pytest.raises(StopError):
             train(tmp_path / "killed", steps=300)
@@ -322,3 +332,89 @@ def test_steps_suit_the_task_where_nobody_says() -> None:
     assert api.default_steps("AntStand") == api.default_steps("SASR/AntStandPaper-v0") == 1_000_000
     assert api.default_steps("MountainCar") < 100_000
     assert api.default_steps("Pendulum-v1") == 100_000
+
+
+# ----------------------------------------------------------------- tasks that are objects
+
+
+class Corridor(gym.Env[np.ndarray, np.ndarray]):
+    """Eight places in a row; the reward is at the far end."""
+
+    def __init__(self, length: float = 8.0) -> None:
+        self.observation_space = gym.spaces.Box(0.0, length, (1,), np.float32)
+        self.action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self.length = length
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.at = np.zeros(1, np.float32)
+        return self.at, {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.at = np.clip(self.at + action, 0.0, self.length).astype(np.float32)
+        done = bool(self.at >= self.length)
+        return self.at, float(done), done, False, {}
+
+
+def corridor() -> gym.Env:
+    return gym.wrappers.TimeLimit(Corridor(), 20)
+
+
+def train_on(task: Any, out: Path, **changes: Any) -> sasr.Run:
+    plain = {"agent": TINY, "steps": 60, "eval_every": 30, "eval_episodes": 2, "workers": 0}
+    return sasr.train(task, out=out, progress=False, events=False, **(plain | changes))
+
+
+def test_a_function_with_a_name_is_found_again_by_it(tmp_path: Path) -> None:
+    run = train_on(corridor, tmp_path / "run")
+    assert run.config.task == f"{__name__}:corridor"
+    plain = train_on(f"{__name__}:corridor", tmp_path / "plain")
+    assert told(plain) == told(run)
+    with pytest.raises(ImportError, match="allow-import"):
+        sasr.resume(run.folder)
+    assert sasr.resume(run.folder, allow_import=[__name__], progress=False, events=False).finished
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("lambda", 0), ("environment", 2), ("sparse", 0)])
+def test_an_object_trains_as_the_function_does_and_is_given_again_to_go_on(
+    kind: str, workers: int, tmp_path: Path
+) -> None:
+    def near(env: Any, observation: np.ndarray, info: dict) -> bool:
+        return bool(observation[0] >= 8.0)
+
+    sparse_env = sparse(gym.wrappers.TimeLimit(Corridor(), 20), near)
+    task = {"lambda": lambda: corridor(), "environment": corridor(), "sparse": sparse_env}[kind]
+    run = train_on(task, tmp_path / "run", seeds=2, workers=workers)
+    assert told(run) == told(train_on(corridor, tmp_path / "named", seeds=2))
+    assert run.config.task.endswith("()")
+    with pytest.raises(ValueError, match="give it again"):
+        sasr.resume(run.folder, progress=False, events=False)
+    assert sasr.resume(run, progress=False, events=False).finished
+    assert sasr.resume(run.folder, task=task, progress=False, events=False).finished
+    result = evaluate_policy(sasr.load(run), episodes=2, workers=0, task=task)
+    assert result.returns.shape == (2, 2)
+
+
+def test_the_environment_itself_is_not_touched(tmp_path: Path) -> None:
+    env = corridor()
+    first, _ = env.reset(seed=0)
+    train_on(env, tmp_path / "run")
+    env.step(np.ones(1, np.float32))
+    assert env.unwrapped.at == first + 1.0  # type: ignore[attr-defined]
+
+
+def test_an_environment_that_cannot_be_copied_is_refused_with_the_fix(tmp_path: Path) -> None:
+    env = Corridor()
+    env.file = (tmp_path / "open").open("w")  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"can't be copied.*give a function"):
+        train_on(env, tmp_path / "run")
+
+
+def test_a_run_warns_once_where_nothing_counts_as_a_success(tmp_path: Path) -> None:
+    def short() -> gym.Env:
+        return gym.wrappers.TransformReward(Corridor(length=0.1), lambda reward: float(reward) - 1.0)
+
+    run = train_on(short, tmp_path / "run")
+    assert sum("counted as a success" in event["text"] for event in run.metrics("notice")) == 1
+    told_nothing = train_on(corridor, tmp_path / "rewarded")
+    assert not any("counted as a success" in event["text"] for event in told_nothing.metrics("notice"))

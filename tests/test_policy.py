@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -67,7 +68,7 @@ def test_what_does_not_fit_is_refused(obs: np.ndarray, member: int, message: str
 
 
 def test_loading_needs_no_environment(trained: sasr.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
+    def refuse(*args: object, **kwargs: Any) -> None:
         raise AssertionError("an environment was made")
 
     monkeypatch.setattr(gym, "make", refuse)
@@ -112,7 +113,7 @@ def test_the_table_and_the_file_have_means_and_standard_errors(
     assert second.ret[0] == pytest.approx(result.returns[1].mean())
     assert second.ret[1] == pytest.approx(result.returns[1].std(ddof=1) / 2)
     means = result.returns.mean(1)
-    assert both.ret == (pytest.approx(means.mean()), pytest.approx(abs(means[0] - means[1]) / 2))
+    assert both.ret == pytest.approx((means.mean(), abs(means[0] - means[1]) / 2))
     written = json.loads(write_judgement(policy, result, seed=0, deterministic=True).read_text())
     assert written["members"][1]["returns"] == result.returns[1].tolist()
     assert written["rows"][2]["return_mean"] == pytest.approx(means.mean())
@@ -127,10 +128,9 @@ def test_no_episodes_are_refused(policy: Policy) -> None:
 def test_a_film_shows_a_whole_episode(policy: Policy) -> None:
     pytest.importorskip("imageio_ffmpeg")
     pytest.importorskip("pygame")
-    import imageio
+    import imageio.v3 as imageio
 
-    with imageio.get_reader(film(policy, member=1)) as reader:
-        frames = [frame for frame in reader]  # noqa: C416  list() would ask for a length, which is infinite
+    frames = list(imageio.imiter(film(policy, member=1)))
     assert len(frames) == 201
     assert frames[0].shape == (500, 500, 3)
     assert abs(frames[0].astype(int) - frames[100]).mean() > 0.1  # it moves

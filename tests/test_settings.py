@@ -133,7 +133,9 @@ def test_a_schedule_without_a_length_takes_the_whole_run() -> None:
     assert run.shaper_config.bandwidth == LinearSchedule(0.5, 0.1, 7_000)
 
 
-@pytest.mark.parametrize("config_class", [kind.config for kind in (*AGENTS.values(), *SHAPERS.values())])
+@pytest.mark.parametrize(
+    "config_class", [*(kind.config for kind in AGENTS.values()), *(kind.config for kind in SHAPERS.values())]
+)
 def test_every_setting_comes_back_from_what_is_shown_of_it(config_class: type) -> None:
     config = config_class()
     texts = {field.name: shown(getattr(config, field.name)) for field in dataclasses.fields(config)}

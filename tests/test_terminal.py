@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from rich.progress import Progress, TextColumn
@@ -12,7 +13,7 @@ from sasr.terminal import Terminal
 HOSTILE = "a\x1b]0;title\x07b\x1b[2Jc\x9b1md\u202ee:boom:"
 
 
-def shown(*printed: object, terminal: bool, **options: object) -> str:
+def shown(*printed: object, terminal: bool, **options: Any) -> str:
     out = io.StringIO()
     console = Terminal(file=out, force_terminal=terminal, width=200, color_system=None)
     console.print(*printed, **options)

@@ -22,12 +22,12 @@ from sasr.logs.run_folder import COPY, ConfigCopy, RunFolder, check_free, defaul
 from sasr.logs.states import VisitedStates
 from sasr.logs.tensorboard import TensorBoard
 from sasr.policy import Policy, load_policy
-from sasr.settings import TrainConfig
+from sasr.settings import TrainConfig, typed_task_settings
 from sasr.shaping.base import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.tasks import make
 from sasr.tasks.catalogue import VARIANTS, full_id
-from sasr.tasks.environment import close_environment
+from sasr.tasks.environment import TaskLike, close_environment, resolve, task_text
 from sasr.tasks.modules import import_of_run
 from sasr.terminal import Terminal
 from sasr.training import checkpoint
@@ -37,7 +37,9 @@ from sasr.training.trainer import Trainer
 class Run:
     """A run in its folder, under way, stopped or finished."""
 
-    def __init__(self, folder: str | Path | RunFolder) -> None:
+    def __init__(self, folder: str | Path | RunFolder, *, task: TaskLike | None = None) -> None:
+        self.task = task
+        """The task itself, where the caller gave more than a name of it."""
         self._opened = folder if isinstance(folder, RunFolder) else RunFolder.open(folder)
         self.folder, self.config = self._opened.path, self._opened.config
 
@@ -71,7 +73,7 @@ class Run:
 
 
 def train(
-    task: str,
+    task: TaskLike,
     *,
     shaper: str | RewardShaper = "sasr",
     agent: Any = "auto",
@@ -87,7 +89,8 @@ def train(
     """Train on a task, in a new folder; Ctrl-C ends the run early, with a checkpoint to `resume` from.
 
     Args:
-        task: A task's name, or any Gymnasium id.
+        task: A task's name, any Gymnasium id, module:function, a function that makes an environment, or an
+            environment, of which copies are trained on.
         shaper: A shaper's name, a shaper of your own, or "none" for the plain agent.
         agent: An agent's name, or its settings, such as SacConfig(hidden=(64, 64)).
         preset: Settings that SASR starts from.
@@ -108,23 +111,26 @@ def train(
     own = None if isinstance(shaper, str) else shaper
     if not isinstance(shaper, str):
         shaper, settings["shaper_config"] = _shaper_of(shaper)
+    name = task_text(task)
     config = TrainConfig(
-        task=task,
+        task=name,
         agent=agent,
         shaper=shaper,
         preset=preset,
         seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds),
-        steps=default_steps(task) if steps is None else steps,
+        steps=default_steps(name) if steps is None else steps,
         device=device,
         **settings,
     )
-    return start(config, out=out, shaper=own, console=Terminal() if progress else None, events=events)
+    given = None if isinstance(task, str) else resolve(task)
+    return start(config, out=out, shaper=own, task=given, console=Terminal() if progress else None, events=events)
 
 
 def resume(
     run: str | Path | Run,
     *,
     shaper: RewardShaper | None = None,
+    task: TaskLike | None = None,
     progress: bool = True,
     events: bool = True,
     allow_import: Sequence[str] = (),
@@ -135,6 +141,7 @@ def resume(
     Args:
         run: The run or its folder.
         shaper: A new shaper of the kind the run was trained with, where that was your own.
+        task: The task itself, where the run was trained on a function or an environment of yours.
         progress: Show how the run goes.
         events: Write TensorBoard events.
         allow_import: Modules that the run's task may come from, though they are not installed.
@@ -143,6 +150,7 @@ def resume(
     return go_on(
         run if isinstance(run, Run) else Run(run),
         shaper=shaper,
+        task=task,
         console=Terminal() if progress else None,
         events=events,
         allow_import=allow_import,
@@ -160,6 +168,7 @@ def start(
     *,
     out: str | Path | None = None,
     shaper: RewardShaper | None = None,
+    task: TaskLike | None = None,
     console: Console | None = None,
     events: bool = True,
     track: str = "",
@@ -167,14 +176,14 @@ def start(
 ) -> Run:
     """`train` with settings that are complete already; without a console nothing is shown.
 
-    `track` names a service that is told what happens, such as wandb. `told` goes into config.json besides: the name of
-    the method, the command behind it all.
+    `task` is the task itself, where the settings have only a text for it. `track` names a service that is told what
+    happens, such as wandb. `told` goes into config.json besides: the name of the method, the command behind it all.
     """
-    config = complete(config)
+    config = complete(config, task)
     path = Path(out) if out else default_place(config)
     check_free(path)
     recorder = _recorder(path, console=console, events=events, track=track)
-    with Trainer(config, folder=path, recorder=recorder, shaper=shaper) as trainer:
+    with Trainer(config, folder=path, recorder=recorder, shaper=shaper, task=task) as trainer:
         # The agent's own, because some settings are decided only beside the shaper, such as PPO's value heads.
         agent_config = getattr(getattr(trainer.learner, "agent", None), "config", config.agent_config)
         trainer.config = dataclasses.replace(config, agent_config=agent_config)
@@ -186,13 +195,14 @@ def start(
             device=trainer.device,
             told=told,
         )
-        return _turn(trainer, folder, recorder)
+        return _turn(trainer, folder, recorder, task)
 
 
 def go_on(
     run: Run,
     *,
     shaper: RewardShaper | None = None,
+    task: TaskLike | None = None,
     console: Console | None = None,
     events: bool = True,
     track: str = "",
@@ -200,9 +210,11 @@ def go_on(
     start_over: bool = False,
 ) -> Run:
     """`resume` with a console of the caller's, or none."""
-    import_of_run(run.config.task, allow_import)
+    task = run.task if task is None else task
+    if task is None:
+        import_of_run(run.config.task, allow_import)
     recorder = _recorder(run.folder, console=console, events=events, track=track)
-    with Trainer(run.config, folder=run.folder, recorder=recorder, shaper=shaper) as trainer:
+    with Trainer(run.config, folder=run.folder, recorder=recorder, shaper=shaper, task=task) as trainer:
         resumed = trainer.resume()
         if resumed and start_over:
             raise ValueError(
@@ -213,7 +225,7 @@ def go_on(
             if not start_over:
                 _check_nothing_is_lost(run, trainer.news)
             recorder.load({})
-        return _turn(trainer, run._opened, recorder)
+        return _turn(trainer, run._opened, recorder, task)
 
 
 def clear_up(run: Run) -> None:
@@ -235,13 +247,13 @@ def _check_nothing_is_lost(run: Run, problems: Sequence[str]) -> None:
         )
 
 
-def _turn(trainer: Trainer, folder: RunFolder, recorder: Recorders) -> Run:
+def _turn(trainer: Trainer, folder: RunFolder, recorder: Recorders, task: TaskLike | None) -> Run:
     try:
         trainer.run()
         _draw(folder, lambda text: recorder.notice(trainer.loop.steps, text))
     finally:
         recorder.close(trainer.loop.steps)
-    return Run(folder)
+    return Run(folder, task=task)
 
 
 def _recorder(path: Path, *, console: Console | None, events: bool, track: str = "") -> Recorders:
@@ -292,9 +304,10 @@ def _draw_maps(folder: RunFolder) -> None:
     )
 
 
-def complete(config: TrainConfig) -> TrainConfig:
+def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
     """The same settings with nothing left open, so that a run's folder says in full what it was trained with."""
-    name = agent_for(config.task, config.agent)
+    task_settings = typed_task_settings(config.task, config.task_settings)
+    name = agent_for(config.task if task is None else task, config.agent, **task_settings)
     kind = shaper_named(config.shaper)
     shaper_config = config.shaper_config
     if kind is not None and shaper_config is None:
@@ -302,16 +315,17 @@ def complete(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(
         config,
         agent=name,
+        task_settings=task_settings,
         agent_config=AGENTS[name].settings() if config.agent_config is None else config.agent_config,
         shaper_config=shaper_config,
     )
 
 
-def agent_for(task: str, agent: str) -> str:
+def agent_for(task: TaskLike, agent: str, **task_settings: Any) -> str:
     """The name of the agent that "auto" stands for on a task; any other name is checked."""
     if agent != "auto":
         return agent_named(agent)[0]
-    env = make(task)
+    env = make(task, **task_settings)
     try:
         return agent_named(agent, env.action_space)[0]
     finally:

@@ -22,7 +22,7 @@ from sasr.logs.recorders import mean_and_error
 from sasr.policy import Policy
 from sasr.randomness import stream_seed
 from sasr.tasks import make
-from sasr.tasks.environment import close_environment
+from sasr.tasks.environment import TaskLike, close_environment
 from sasr.tasks.modules import import_of_run
 from sasr.training.evaluate import Evaluation, evaluate
 
@@ -50,6 +50,7 @@ def evaluate_policy(
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
     allow_import: Sequence[str] = (),
+    task: TaskLike | None = None,
 ) -> Evaluation:
     """Episodes of every member of a run, (P, episodes).
 
@@ -61,15 +62,18 @@ def evaluate_policy(
         workers: Processes that step the environments.
         progress: Told the number of episodes that have ended, over all members.
         allow_import: Modules that the run's task may come from, though they are not installed.
+        task: The task itself, where the run was trained on a function or an environment of the caller's.
     """
     if not 1 <= episodes <= MOST_EPISODES:
         raise ValueError(f"episodes={episodes} must be at least 1 and at most {MOST_EPISODES:,}")
     config = policy.folder.config
-    import_of_run(config.task, allow_import)
+    if task is None:
+        import_of_run(config.task, allow_import)
+        task = config.task
     places = min(episodes, _AT_ONCE)
     rounds: list[Evaluation] = []
     with Population(
-        config.task, seeds=config.seeds, environments=places, workers=workers, **config.task_options
+        task, seeds=config.seeds, environments=places, workers=workers, **config.task_options
     ) as population:
         for number in range(math.ceil(episodes / places)):
             told = partial(_add, progress, number * places * len(config.seeds)) if progress else None
@@ -125,18 +129,28 @@ def write_judgement(policy: Policy, result: Evaluation, *, seed: int, determinis
     return path
 
 
-def film(policy: Policy, *, member: int, seed: int = 0, deterministic: bool = True) -> Path:
-    """One episode of one member as an mp4 in the run's folder."""
+def film(
+    policy: Policy,
+    *,
+    member: int,
+    seed: int = 0,
+    deterministic: bool = True,
+    allow_import: Sequence[str] = (),
+    task: TaskLike | None = None,
+) -> Path:
+    """One episode of one member as an mp4 in the run's folder; the rest is as for `evaluate_policy`."""
     if not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
         raise ImportError(INSTALL)
     import imageio
 
     config = policy.folder.config
-    import_of_run(config.task)
+    if task is None:
+        import_of_run(config.task, allow_import)
+        task = config.task
     path = policy.folder.path / f"video-seed-{policy.seeds[member]}.mp4"
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory; it would look for a screen
-    env = make(config.task, render_mode="rgb_array", **config.task_options)
+    env = make(task, render_mode="rgb_array", **config.task_options)
     try:
         fps = env.metadata.get("render_fps") or 30
         obs, _ = env.reset(seed=stream_seed(policy.seeds[member], f"film/{seed}") % 2**32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,11 +18,13 @@ from sasr.evidence.bandwidth import LinearSchedule
 from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
 from sasr.shaping.registry import shaper_named
 from sasr.shaping.settings import foreign_option
+from sasr.tasks.settings import DECIDED_ELSEWHERE, SCALAR, setting_types
 
 Mode = Literal["auto", "eager", "compile", "graph"]
 """How updates run."""
 WHOLE_RUN = 2**62
 """Length of a schedule that was given as START,END: `TrainConfig` makes it as long as the run."""
+_LARGEST = 10**12  # of the whole numbers in an agent's or a shaper's settings
 _MOST = {"steps": 10**12, "environments": 10**5, "eval_episodes": 10**5, "max_episode_steps": 10**12}
 
 
@@ -31,7 +33,7 @@ class TrainConfig:
     """Settings of a run; those of the agent and the shaper are parts of it."""
 
     task: str
-    """A task's name, or any Gymnasium id."""
+    """A task's name, any Gymnasium id, or module:function, which makes an environment."""
     agent: str = "auto"
     """sac, sac-paper, td3, sac_discrete or ppo; auto is sac, or sac_discrete where actions are discrete."""
     shaper: str = "sasr"
@@ -44,6 +46,8 @@ class TrainConfig:
     """Environment steps of each seed."""
     environments: int = 1
     """Environments of each seed."""
+    task_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the task by name, such as {"fixed": True}: arguments of its constructor."""
     max_episode_steps: int | None = None
     """Steps that an episode is cut after, in place of the environment's own time limit; None leaves that as it is."""
     workers: int | None = None
@@ -78,6 +82,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _check_counts(self)
         _check_seeds(self.seeds)
+        _check_task_settings(self.task_settings)
         if self.agent != "auto":
             _check_class("agent_config", self.agent_config, agent_named(self.agent)[1].config)
         shaper = shaper_named(self.shaper)
@@ -88,6 +93,8 @@ class TrainConfig:
         preset_config(self.preset)
         _check_finite("", self)
         _check_finite("agent.", self.agent_config)
+        _check_size("agent.", self.agent_config)
+        _check_size("shaper.", self.shaper_config)
         _check_finite("shaper.", self.shaper_config, infinite=True)  # RND's clip may be: then nothing is clipped
         object.__setattr__(self, "shaper_config", _scheduled(self.shaper_config, self.steps))
         burn_in = getattr(self.agent_config, "burn_in", 0)
@@ -105,7 +112,10 @@ class TrainConfig:
     @property
     def task_options(self) -> dict[str, Any]:
         """What `make` is given besides the task."""
-        return {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
+        options = dict(self.task_settings)
+        if self.max_episode_steps is not None:
+            options["max_episode_steps"] = self.max_episode_steps
+        return options
 
     @property
     def steps_kept(self) -> int:
@@ -167,12 +177,41 @@ def typed_settings(part: str, config_classes: Sequence[type[Any]], values: Mappi
             raise SettingError(part, name, str(error)) from None
         if name not in types:
             raise SettingError(part, name, str(_unknown_setting(part, config_classes[0], name, types)))
-        try:
-            found[name] = typed(value, types[name])
-        except ValueError as error:
-            full_name = f"{part}.{name}" if part else name
-            raise SettingError(part, name, f"{full_name}={str(value)[:80]} is {error}") from None
+        found[name] = _typed_setting(part, name, value, types[name])
     return found
+
+
+def typed_task_settings(task: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a task's settings as its constructor takes them; a `SettingError` names one that is wrong.
+
+    >>> typed_task_settings("MountainCar", {"reward_scale": "1"})
+    {'reward_scale': 1.0}
+    """
+    if not values:
+        return {}
+    types = setting_types(task)
+    found = {}
+    for name, value in values.items():
+        if name in DECIDED_ELSEWHERE:
+            raise SettingError("task", name, f"task.{name} is no setting: the task's name or a flag decides it")
+        if types is not None and name not in types:
+            raise SettingError("task", name, _unknown_task_setting(task, name, types))
+        found[name] = _typed_setting("task", name, value, types[name] if types else SCALAR)
+    return found
+
+
+def _unknown_task_setting(task: str, name: str, known: Iterable[str]) -> str:
+    if not known:
+        return f"setting of {task} {name!r} is unknown: this task has none"
+    return str(unknown_name(f"setting of {task}", name, known))
+
+
+def _typed_setting(part: str, name: str, value: Any, hint: Any) -> Any:
+    try:
+        return typed(value, hint)
+    except ValueError as error:
+        full_name = f"{part}.{name}" if part else name
+        raise SettingError(part, name, f"{full_name}={str(value)[:80]} is {error}") from None
 
 
 def typed(value: Any, hint: Any) -> Any:
@@ -256,6 +295,14 @@ def _check_seeds(seeds: tuple[int, ...]) -> None:
         raise ValueError(f"seeds={seeds} has duplicates; runs of the same seed would be identical")
 
 
+def _check_task_settings(settings: Mapping[str, Any]) -> None:
+    for name, value in settings.items():
+        if name in DECIDED_ELSEWHERE:
+            raise ValueError(f"task_settings has {name!r}, which is no setting of a task; leave it out")
+        if not isinstance(value, bool | int | float | str | None):
+            raise ValueError(f"task_settings[{name!r}]={value!r} must be a number, a text, True, False or None")
+
+
 def _check_class(name: str, config: Any, config_class: type[Any]) -> None:
     if config is not None and not isinstance(config, config_class):
         raise TypeError(f"{name} is a {type(config).__name__}, but must be a {config_class.__name__}")
@@ -268,6 +315,16 @@ def _check_finite(part: str, config: Any, *, infinite: bool = False) -> None:
         value = getattr(config, field.name)
         if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
             raise ValueError(f"{part}{field.name}={value} is not a finite number")
+
+
+def _check_size(part: str, config: Any) -> None:
+    if config is None:
+        return
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, int) and abs(number) > _LARGEST:
+                raise ValueError(f"{part}{field.name}={shown(value)} is too large; at most {_LARGEST:,}")
 
 
 def _scheduled(config: Any, steps: int) -> Any:
@@ -331,7 +388,11 @@ def _as(value: Any, kind: Any) -> Any:
         return _only(word, isinstance(word, bool))
     if kind in (int, float):
         value = kind(value) if is_text else value
+        if value != value:  # NaN
+            raise ValueError
         return kind(_only(value, isinstance(value, int | kind) and not isinstance(value, bool)))
+    if get_origin(kind) is Mapping:
+        return dict(_only(value, isinstance(value, dict)))
     if get_origin(kind) is tuple:
         entry_type = get_args(kind)[0]
         return tuple(typed(entry, entry_type) for entry in _entries(value))

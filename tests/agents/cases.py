@@ -36,7 +36,7 @@ CASES = {
 }
 
 
-def make_agent(name: str, seeds: tuple[int, ...] = (0,), **settings: object) -> Any:
+def make_agent(name: str, seeds: tuple[int, ...] = (0,), **settings: Any) -> Any:
     case = CASES[name]
     host = Host(observation_space=case.observations, action_space=case.actions, seeds=seeds)
     return case.make(host, replace(case.config, **settings))

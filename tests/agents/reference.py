@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +45,16 @@ class ReferenceSac:
         pair = torch.cat([obs, action], -1)
         return torch.min(critics[0](pair)[:, 0], critics[1](pair)[:, 0])
 
-    def update(self, obs, action, reward, next_obs, terminated, target_noise, actor_noise) -> None:  # type: ignore[no-untyped-def]
+    def update(
+        self,
+        obs: Tensor,
+        action: Any,
+        reward: Tensor,
+        next_obs: Tensor,
+        terminated: Tensor,
+        target_noise: Tensor,
+        actor_noise: Tensor,
+    ) -> None:
         self.updates += 1
         shown = obs
         obs, next_obs = self.normalise(obs), self.normalise(next_obs)
@@ -53,7 +63,7 @@ class ReferenceSac:
             value = self.least(self.targets, next_obs, next_action) - self.log_alpha.exp() * log_prob
             y = reward + self.discount * (1 - terminated.to(value.dtype)) * value
         pair = torch.cat([obs, action], -1)
-        loss = sum(nn.functional.mse_loss(critic(pair)[:, 0], y) for critic in self.critics)
+        loss = torch.stack([nn.functional.mse_loss(critic(pair)[:, 0], y) for critic in self.critics]).sum()
         self.critic_adam.zero_grad()
         loss.backward()
         self.critic_adam.step()

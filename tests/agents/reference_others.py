@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +16,7 @@ from sasr.networks.encoder import PopulationNet
 from tests.networks.plain import plain_cnn, plain_linear, plain_mlp
 
 
-def soft_update(targets: list[nn.Module], networks: list[nn.Module], tau: float) -> None:
+def soft_update(targets: Sequence[nn.Module], networks: Sequence[nn.Module], tau: float) -> None:
     with torch.no_grad():
         for target, network in zip(targets, networks, strict=True):
             for slow, fast in zip(target.parameters(), network.parameters(), strict=True):
@@ -27,7 +29,7 @@ def minimise(adam: torch.optim.Adam, loss: Tensor) -> None:
     adam.step()
 
 
-def adam_of(networks: list[nn.Module], lr: float) -> torch.optim.Adam:
+def adam_of(networks: Sequence[nn.Module], lr: float) -> torch.optim.Adam:
     return torch.optim.Adam([parameter for network in networks for parameter in network.parameters()], lr=lr)
 
 
@@ -76,7 +78,8 @@ class ReferenceTd3:
 def plain_net(net: PopulationNet, network: int) -> nn.Sequential:
     if net.axes is None:
         return plain_mlp(net.net, network)
-    encoder, head = net.net
+    parts: Any = net.net
+    encoder, head = parts
     return nn.Sequential(*plain_cnn(encoder, network), plain_linear(head, network))
 
 

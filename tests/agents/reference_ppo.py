@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, Normal
 
-from sasr.agents.ppo import Ppo
 from tests.networks.plain import plain_linear
 
 
-def perceptron(agent_net: nn.Module, network: int) -> nn.Sequential:
+def perceptron(agent_net: Any, network: int) -> nn.Sequential:
     one, two, three = (plain_linear(agent_net.layers[layer], network) for layer in range(3))
     return nn.Sequential(one, nn.Tanh(), two, nn.Tanh(), three)
 
@@ -33,10 +34,12 @@ def slow_gae(reward: Tensor, value: Tensor, behind: Tensor, cut: Tensor, gamma: 
 class ReferencePpo:
     """Starts from member p of an agent and learns from that member's rows of the same rollout in the same order."""
 
-    def __init__(self, agent: Ppo, member: int) -> None:
+    log_std: Tensor
+
+    def __init__(self, agent: Any, member: int) -> None:
         self.config, self.gamma, self.continuous = agent.config, agent.discount, hasattr(agent.policy, "log_std")
         self.actor, self.critic = perceptron(agent.net.actor, member), perceptron(agent.net.critic, member)
-        weights = [*self.actor.parameters(), *self.critic.parameters()]
+        weights: list[Tensor] = [*self.actor.parameters(), *self.critic.parameters()]
         if self.continuous:
             self.log_std = agent.policy.log_std[member].detach().clone().requires_grad_()
             weights.append(self.log_std)
@@ -49,7 +52,16 @@ class ReferencePpo:
             return Independent(Normal(outputs, self.log_std.exp().expand_as(outputs)), 1)
         return Categorical(logits=outputs)
 
-    def judge(self, obs, next_obs, following, reward, bonus, terminated, truncated):  # type: ignore[no-untyped-def]
+    def judge(
+        self,
+        obs: Tensor,
+        next_obs: Tensor,
+        following: Tensor,
+        reward: Tensor,
+        bonus: Tensor,
+        terminated: Tensor,
+        truncated: Tensor,
+    ) -> Any:
         """Advantages (n, E) and targets (n, E, H), each environment and stream by itself."""
         n, E = reward.shape
         with torch.no_grad():
@@ -70,7 +82,9 @@ class ReferencePpo:
         weights = torch.tensor([1.0] if H == 1 else [self.config.extrinsic_weight, self.config.intrinsic_weight])
         return (advantage * weights).sum(-1), advantage + value, value
 
-    def update(self, obs, action, old_log_prob, advantage, old_value, target) -> None:  # type: ignore[no-untyped-def]
+    def update(
+        self, obs: Tensor, action: Any, old_log_prob: Tensor, advantage: Tensor, old_value: Tensor, target: Tensor
+    ) -> None:
         c, policy = self.config, self.distribution(obs)
         ratio = (policy.log_prob(action) - old_log_prob).exp()
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
@@ -85,5 +99,6 @@ class ReferencePpo:
             value_loss = value_loss + 0.5 * loss.mean()
         self.adam.zero_grad()
         (surrogate - c.entropy_weight * policy.entropy().mean() + c.value_weight * value_loss).backward()
+        assert c.max_grad_norm is not None
         nn.utils.clip_grad_norm_(self.weights, c.max_grad_norm)
         self.adam.step()

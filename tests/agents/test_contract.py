@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -51,7 +52,7 @@ def test_updates_equal_a_plain_single_member_reference(
 ) -> None:
     agent = make_agent(name, seeds).to(dtype)
     reference = ReferenceTd3 if isinstance(agent, Td3) else ReferenceSacDiscrete
-    plain = [reference(agent, p) for p in range(len(seeds))]
+    plain: list[Any] = [reference(agent, p) for p in range(len(seeds))]
     for t in range(5):  # TD3's actor and targets move at the second and the fourth
         batch, bonus = make_data(name, len(seeds), t)
         fields = (field for field in batch if field is not None)
@@ -197,8 +198,9 @@ bounds = st.floats(-1e3, 1e3, width=32)
 def test_continuous_actions_lie_in_the_space(agent_class: type[Sac] | type[Td3], pairs: list) -> None:
     low, high = np.array(pairs, np.float32).T
     space = gym.spaces.Box(low, high)
-    config = {Sac: SacConfig(hidden=(4,)), Td3: Td3Config(hidden=(4,), exploration_noise=1.0)}[agent_class]
-    agent = agent_class(Host(observation_space=box(2), action_space=space, seeds=(0, 1)), config)
+    configs: dict[Any, Any] = {Sac: SacConfig(hidden=(4,)), Td3: Td3Config(hidden=(4,), exploration_noise=1.0)}
+    host = Host(observation_space=box(2), action_space=space, seeds=(0, 1))
+    agent = agent_class(host, configs[agent_class])
     obs = 1e3 * torch.randn(2, 20, 2, generator=torch.Generator().manual_seed(0))
     for actions in (agent.act(obs), agent.act(obs, deterministic=True), agent.act_randomly(20)):
         assert actions.shape == (2, 20, len(pairs))
@@ -271,7 +273,7 @@ SHARED = [{"tau": 0.0}, {"tau": 1.5}, {"batch_size": 0}, {"burn_in": -1}, {"acto
     ],
 )
 def test_impossible_settings_are_refused_by_name(
-    config: type[Td3Config] | type[SacDiscreteConfig], wrong: dict[str, object]
+    config: type[Td3Config] | type[SacDiscreteConfig], wrong: dict[str, Any]
 ) -> None:
     name, value = next(iter(wrong.items()))
     with pytest.raises(ValueError) as error:

@@ -11,7 +11,7 @@ from sasr.agents.policies import Categorical, Gaussian, policy_for
 from sasr.randomness import MemberStreams
 
 CPU = torch.device("cpu")
-BOX = gym.spaces.Box(np.float32([[-0.3, -1.0]]), np.float32([[0.5, 1.0]]))
+BOX = gym.spaces.Box(np.array([[-0.3, -1.0]], np.float32), np.array([[0.5, 1.0]], np.float32))
 
 
 def outputs_of(policy: Categorical | Gaussian, rows: int) -> torch.Tensor:

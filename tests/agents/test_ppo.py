@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -42,7 +43,7 @@ def member_weights(agent: Ppo, p: int) -> dict[str, Tensor]:
     ],
 )
 def test_a_whole_round_of_learning_equals_a_plain_single_member_reference(
-    seeds: tuple[int, ...], actions: gym.Space, options: dict[str, object]
+    seeds: tuple[int, ...], actions: gym.Space, options: dict[str, Any]
 ) -> None:
     config = replace(SMALL, lr=1e-3, rollout=24, **options)
     shaper = Novelty() if "value_heads" in options else None
@@ -62,7 +63,12 @@ def test_a_whole_round_of_learning_equals_a_plain_single_member_reference(
         bonus = Novelty.bonus(stored.next_obs[p]) if shaper else torch.zeros_like(stored.reward[p])
         advantage, target, value = own.judge(*rows, bonus, stored.terminated[p], stored.truncated[p])
         action = stored.action[p].flatten(0, 1) - (2 if actions is DISCRETE else 0)
-        parts = (stored.obs[p].flatten(0, 1), action, stored.log_prob[p].flatten(), advantage.flatten())
+        parts: tuple[torch.Tensor, ...] = (
+            stored.obs[p].flatten(0, 1),
+            action,
+            stored.log_prob[p].flatten(),
+            advantage.flatten(),
+        )
         parts = (*parts, value.flatten(0, 1), target.flatten(0, 1))
         for order in orders:
             for index in order[:, p]:
@@ -139,16 +145,16 @@ def judged(
 def test_a_time_limit_is_bootstrapped_from_the_final_observation_and_a_termination_is_not() -> None:
     _, seen = judged(1, [False, True, False, False], [False, False, True, False])
     g = 0.99
-    expected = [1 + g, 1.0, 1 + g * seen["final"][2, 0], 1 + g * seen["obs"][4, 0]]
-    torch.testing.assert_close(seen["target"][:, 0], torch.tensor([float(x) for x in expected]))
+    expected = [1 + g, 1.0, float(1 + g * seen["final"][2, 0]), float(1 + g * seen["obs"][4, 0])]
+    torch.testing.assert_close(seen["target"][:, 0], torch.tensor(expected))
 
 
 def test_a_bonus_with_a_head_of_its_own_flows_over_the_ends_of_episodes() -> None:
     _, seen = judged(2, [False, True, False], [True, False, False], bonus=3.0)
-    extrinsic = [1 + 0.99 * seen["final"][0, 0], 1.0, 1 + 0.99 * seen["obs"][3, 0]]
+    extrinsic: list[Any] = [1 + 0.99 * seen["final"][0, 0], 1.0, 1 + 0.99 * seen["obs"][3, 0]]
     last = 3 + 0.5 * seen["obs"][3, 1]
     intrinsic = [3 + 0.5 * (3 + 0.5 * last), 3 + 0.5 * last, last]
-    expected = torch.tensor([[float(x) for x in row] for row in zip(extrinsic, intrinsic, strict=True)])
+    expected = torch.tensor([[float(first), float(second)] for first, second in zip(extrinsic, intrinsic, strict=True)])
     torch.testing.assert_close(seen["target"], expected)
 
 
@@ -206,7 +212,7 @@ def test_a_seed_alone_and_in_a_population_agree() -> None:
 def test_networks_see_observations_standardised_by_all_rollouts_so_far() -> None:
     scale = torch.tensor([1e-3, 1.0, 1e4])
     learner, plain = (make_learner((0, 1), replace(SMALL, standardise=on)) for on in (True, False))
-    seen = []
+    seen: list[Any] = []
     for _ in range(2):
         obs = torch.randn(2, 8, 2, K, generator=torch.Generator().manual_seed(len(seen))) * scale + 5 * scale
         seen.append(obs)
@@ -288,7 +294,7 @@ def test_a_state_that_does_not_fit_is_refused_whole() -> None:
         {"value_heads": 3},
     ],
 )
-def test_impossible_settings_are_refused_by_name(wrong: dict[str, object]) -> None:
+def test_impossible_settings_are_refused_by_name(wrong: dict[str, Any]) -> None:
     name, value = next(iter(wrong.items()))
     with pytest.raises(ValueError) as error:
         PpoConfig(**wrong)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -74,13 +75,14 @@ def test_updates_equal_a_plain_single_member_reference(
     P = len(seeds)
     plain = [ReferenceSac(agent, p) for p in range(P)]
     for t in range(5):  # the actor learns at the second and the fourth
-        (*fields, terminated, _), bonus = make_data(P, t)
-        batch, bonus = Batch(*(field.to(dtype) for field in fields), terminated), bonus.to(dtype)
+        made, bonus = make_data(P, t)
+        obs, action, reward, next_obs = (field.to(dtype) for field in made[:4])
+        batch, bonus = Batch(obs, action, reward, next_obs, made.terminated), bonus.to(dtype)
         noise = UpdateNoise(*(own.to(dtype) for own in agent.draw_noise(B)))
         agent.update(batch, bonus, noise)
         for p, own in enumerate(plain):
-            reward = batch.reward[p] + bonus[p]
-            rows = (batch.obs[p], batch.action[p], reward, batch.next_obs[p], batch.terminated[p])
+            total = batch.reward[p] + bonus[p]
+            rows = (batch.obs[p], batch.action[p], total, batch.next_obs[p], batch.terminated[p])
             own.update(*rows, noise.target[p], noise.actor[:, p])
             pairs = [
                 (plain_mlp(agent.actor.net, p), own.actor),
@@ -95,11 +97,12 @@ def test_updates_equal_a_plain_single_member_reference(
 
 def test_actor_learns_at_every_second_update_and_twice() -> None:
     agent = make_agent()
-    moved, before = [], agent.actor.net.layers[0].weight.detach().clone()
+    layer: Any = agent.actor.net.layers[0]
+    moved, before = [], layer.weight.detach().clone()
     for t in range(4):
         batch, bonus = make_data(1, t)
         agent.update(batch, bonus, agent.draw_noise(B))
-        now = agent.actor.net.layers[0].weight.detach().clone()
+        now = layer.weight.detach().clone()
         moved.append(not torch.equal(now, before))
         before = now
     assert moved == [False, True, False, True]
@@ -137,6 +140,8 @@ def test_observations_of_any_scale_are_the_same_to_the_networks() -> None:
     for t in range(20):
         batch, bonus = make_data(1, t)
         if t == 0:  # statistics of what is learned from come first
+            assert plain.normaliser is not None
+            assert scaled.normaliser is not None
             plain.normaliser.update(batch.obs)
             scaled.normaliser.update(batch.obs * scale + shift)
         noise = plain.draw_noise(B)
@@ -162,7 +167,7 @@ def test_the_papers_settings_are_its_table() -> None:
     ("settings", "message"),
     [({"critic_norm": "layers"}, "did you mean 'layer'"), ({"n_step": 0}, "n_step=0 must be at least 1")],
 )
-def test_settings_that_can_not_be_are_refused(settings: dict[str, object], message: str) -> None:
+def test_settings_that_can_not_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SacConfig(**settings)
 
@@ -289,7 +294,8 @@ def test_a_seed_alone_and_in_a_population_agree() -> None:
 
 def test_seeds_differ() -> None:
     agent = make_agent((0, 1))
-    weight = agent.critic.net.layers[0].weight
+    layer: Any = agent.critic.net.layers[0]
+    weight = layer.weight
     assert len(set(weight[:, 0, 0].tolist())) == 4
     first, second = agent.draw_noise(B).target
     assert not torch.equal(first, second)
@@ -328,7 +334,7 @@ def test_discrete_actions_are_refused_with_the_fix() -> None:
         Sac(Host(observation_space=box(2), action_space=gym.spaces.Discrete(3)))
 
 
-@pytest.mark.parametrize("space", [box(1), gym.spaces.Box(np.float32([0, 1]), np.float32([1, 1]))])
+@pytest.mark.parametrize("space", [box(1), gym.spaces.Box(np.array([0, 1], np.float32), np.array([1, 1], np.float32))])
 def test_action_bounds_must_be_finite_and_apart(space: gym.spaces.Box) -> None:
     with pytest.raises(ValueError, match="must have finite bounds, low below high"):
         make_agent(space=space)
@@ -348,7 +354,7 @@ def test_action_bounds_must_be_finite_and_apart(space: gym.spaces.Box) -> None:
         {"log_std_min": 3.0},
     ],
 )
-def test_impossible_settings_are_refused_by_name(wrong: dict[str, object]) -> None:
+def test_impossible_settings_are_refused_by_name(wrong: dict[str, Any]) -> None:
     name, value = next(iter(wrong.items()))
     with pytest.raises(ValueError) as error:
         SacConfig(**wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any, cast
 
 import gymnasium as gym
 import pytest
@@ -26,9 +27,10 @@ NOISY = SacConfig(hidden=(16, 16), exploration="noisy")
 
 def narrow(agent: Sac) -> Sac:
     """The actor's Gaussian as narrow as it gets, so that what still varies is the weights."""
+    layer: Any = agent.actor.net.layers[-1]
     with torch.no_grad():
-        agent.actor.net.layers[-1].bias[:, 2:] = -20.0
-        agent.actor.net.layers[-1].weight[..., 2:] = 0.0
+        layer.bias[:, 2:] = -20.0
+        layer.weight[..., 2:] = 0.0
     return agent
 
 
@@ -50,7 +52,7 @@ def test_the_best_actions_are_without_noise_and_draw_nothing() -> None:
 
 def test_noise_is_drawn_anew_for_each_update_and_its_size_is_learned() -> None:
     agent = make_agent((0, 1), NOISY)
-    layer = agent.actor.net.noisy[0]
+    layer: Any = agent.actor.net.noisy[0]
     seen = set()
     for t in range(4):
         batch, bonus = make_data(2, t)
@@ -82,7 +84,7 @@ def test_a_noisy_seed_alone_and_in_a_population_agree() -> None:
 
 def test_unknown_exploration_and_negative_noise_are_refused() -> None:
     with pytest.raises(ValueError, match="did you mean 'noisy'"):
-        SacConfig(exploration="nosy")
+        SacConfig(exploration=cast(Any, "nosy"))
     with pytest.raises(ValueError, match=r"noise_scale=-1\.0 must not be negative"):
         SacConfig(noise_scale=-1.0)
 

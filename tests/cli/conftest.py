@@ -21,9 +21,10 @@ def kept_run(tmp_path_factory: pytest.TempPathFactory) -> sasr.Run:
     run = sasr.train(
         "Pendulum-v1",
         agent=small,
-        steps=420,
+        steps=130,
+        max_episode_steps=60,
         workers=0,
-        eval_every=200,
+        eval_every=60,
         eval_episodes=1,
         checkpoint_minutes=1e-9,
         out=tmp_path_factory.mktemp("runs") / "run",

@@ -88,7 +88,7 @@ def faulty() -> Callable[[str, Exception], str]:
     def register(where: str, error: Exception) -> str:
         if "Faulty-v0" in gym.registry:
             del gym.registry["Faulty-v0"]
-        gym.register("Faulty-v0", Faulty, max_episode_steps=20, kwargs={"where": where, "error": error})
+        gym.register("Faulty-v0", f"{__name__}:Faulty", max_episode_steps=20, kwargs={"where": where, "error": error})
         return "Faulty-v0"
 
     return register
@@ -123,6 +123,30 @@ def test_what_an_environment_raises_is_one_line_that_names_it(
         assert ("Traceback" in output) == bool(asked)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("alloc_cpu.cpp:127 DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+        MemoryError("Unable to allocate 7.28 TiB for an array with shape (1,)"),
+        MemoryError(),
+    ],
+    ids=["torch", "cuda", "numpy", "python"],
+)
+def test_too_little_memory_is_named_with_what_takes_less(
+    error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr("sasr.cli.tasks.card", fails)
+    code, output = run(capsys, "tasks", "MountainCar")
+    assert code == 2
+    assert "not enough memory" in output
+    assert "fewer seeds" in output
+    assert "--debug" not in output
+
+
 def test_an_environment_that_cannot_be_closed_spoils_nothing(
     faulty: Callable[[str, Exception], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,6 +169,9 @@ def test_an_environment_that_cannot_be_closed_spoils_nothing(
         ("train", "Pendulum-v1", "--environments", "1000000000000"),
         ("train", "Pendulum-v1", "--max-episode-steps", "1" + "0" * 40),
         ("train", "Pendulum-v1", "--eval-episodes", "1000000000000"),
+        ("train", "Pendulum-v1", "--set", "agent.hidden=64,1" + "0" * 30),
+        ("train", "Pendulum-v1", "--set", "agent.n_step=1" + "0" * 12),
+        ("train", "Pendulum-v1", "--set", "shaper.features=1" + "0" * 30),
         ("settings", "rnd", "--preset", "paper"),
         ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--address", "auto"),
         ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--gpus", "1"),
@@ -161,7 +188,8 @@ def test_flags_that_contradict_or_ask_too_much_are_refused_by_name(
     monkeypatch.chdir(tmp_path)
     code, output = run(capsys, *words)
     assert code == 2
-    assert words[-2].strip("-").replace("-", "_") in output.replace("-", "_")
+    name = words[-1].partition("=")[0] if words[-2] == "--set" else words[-2]
+    assert name.rpartition(".")[2].strip("-").replace("-", "_") in output.replace("-", "_")
     assert list(tmp_path.iterdir()) == []
 
 

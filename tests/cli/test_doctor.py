@@ -36,3 +36,15 @@ def test_a_mistake_is_one_clear_line_and_exit_2(
     assert code == 2
     assert message in output
     assert "Traceback" not in output
+
+
+def test_a_task_that_can_have_no_success_is_not_called_signal_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = run(capsys, "doctor", "Acrobot-v1", "--steps", "600")
+    assert code == 0
+    assert "no success: nothing has counted as a success: rewards were -1, never above" in output
+
+
+def test_a_number_of_info_is_judged_too(capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = run(capsys, "doctor", "MountainCar", "--steps", "1200", "--info", "position")
+    assert code == 0
+    assert "position in the next 200 steps" in output

@@ -90,7 +90,7 @@ NESTED = asdict(SacConfig()) | {"hidden": [[8]]}
 
 @pytest.mark.parametrize(
     "setting",
-    [{"discount": "x"}, {"steps": 1.5}, {"seeds": [0, "1"]}, {"agent_config": NESTED}, {"agent_config": 3}],
+    [{"discount": "x"}, {"steps": 1.5}, {"seeds": [0, 1.5]}, {"agent_config": NESTED}, {"agent_config": 3}],
     ids=["discount", "steps", "seeds", "hidden", "agent"],
 )
 def test_a_setting_of_another_type_is_named(

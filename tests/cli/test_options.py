@@ -14,7 +14,7 @@ from sasr.shaping.registry import SHAPERS
 from sasr.training import TrainConfig
 from tests.cli.commands import run
 
-CONFIGS = [kind.config for kind in (*AGENTS.values(), *SHAPERS.values())]
+CONFIGS = [*(kind.config for kind in AGENTS.values()), *(kind.config for kind in SHAPERS.values())]
 
 
 @pytest.mark.parametrize("kind", [TrainConfig, *CONFIGS], ids=lambda kind: kind.__name__)
@@ -64,6 +64,7 @@ def test_flags_words_and_schedules_of_the_shaper() -> None:
         ("agent.critic_lr", r"write agent.NAME=VALUE"),
         ("agent.burn_in=soon", "agent.burn_in=soon is not a whole number"),
         ("agent.burn_in=1.5", "agent.burn_in=1.5 is not a whole number"),
+        ("agent.critic_lr=nan", "agent.critic_lr=nan is not a number"),
         ("agent.hidden=big", "is not a list such as 64,64"),
         ("agent.tau=2", r"tau=2.0 must be in \(0, 1\]"),
     ],

@@ -9,18 +9,23 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sasr.envs.population import Population, PopulationError
 from sasr.randomness import stream_seed
 from tests.envs.small_environments import Fragile, Shy
 
+Array = NDArray[Any]
+
+
 SHARED_MEMORY = Path("/dev/shm")
 
 
-def alive(pid):
+def alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -28,23 +33,23 @@ def alive(pid):
     return state != "Z"
 
 
-def gone_within(pids, seconds):
-    deadline = time.monotonic() + seconds
+def gone(pids: list[int]) -> bool:
+    """Whether they end by themselves; the long wait is for busy machines."""
+    deadline = time.monotonic() + 60.0
     while time.monotonic() < deadline and any(map(alive, pids)):
         time.sleep(0.02)
     return not any(map(alive, pids))
 
 
-def processor_seconds(pid):
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+def asleep(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
-def pids_of(population):
+def pids_of(population: Population) -> list[int]:
     return [process.pid for process in population.processes]
 
 
-def run(population, steps):
+def run(population: Population, steps: int) -> None:
     population.reset()
     for _ in range(steps):
         population.step(np.zeros((population.members, population.environments, 1), np.float32))
@@ -55,7 +60,7 @@ def run(population, steps):
     ("harm", "words"),
     [("raise", "ZeroDivisionError: the pole broke"), ("reset", "ZeroDivisionError: no start today")],
 )
-def test_an_environment_that_raises_is_named(harm, words, workers):
+def test_an_environment_that_raises_is_named(harm: str, words: str, workers: int) -> None:
     population = Population(
         Fragile, seeds=[4, 5, 6], environments=2, workers=workers, harm=harm, seed=stream_seed(5, "environment/1")
     )
@@ -68,7 +73,7 @@ def test_an_environment_that_raises_is_named(harm, words, workers):
         assert f"raise {words.split(':')[0]}" in str(told.value)
     else:
         assert isinstance(told.value.__cause__, ZeroDivisionError)
-    assert gone_within(pids, 0.1)
+    assert not any(map(alive, pids))  # the error had them closed first
     with pytest.raises(RuntimeError, match=r"closed.*ZeroDivisionError"):
         population.reset()
 
@@ -76,20 +81,20 @@ def test_an_environment_that_raises_is_named(harm, words, workers):
 @pytest.mark.parametrize(
     ("harm", "words"), [("exit", "exit code 7"), ("crash", "SIGSEGV.*Segmentation fault.*in string_at.*in step")]
 )
-def test_a_worker_that_crashes_is_named_with_its_stack(harm, words):
+def test_a_worker_that_crashes_is_named_with_its_stack(harm: str, words: str) -> None:
     population = Population(Fragile, seeds=[4, 5, 6], workers=2, harm=harm, seed=stream_seed(6, "environment/0"))
     pids = pids_of(population)
     with pytest.raises(PopulationError, match=r"(?s)Fragile: worker 1, busy with member 2 \(seed 6\).*" + words):
         run(population, 3)
-    assert gone_within(pids, 0.1)
+    assert not any(map(alive, pids))  # the error had them closed first
 
 
-def test_a_worker_that_cannot_make_its_environment_says_so():
+def test_a_worker_that_cannot_make_its_environment_says_so() -> None:
     with pytest.raises(PopulationError, match=r"(?s)Shy: worker \d, busy with member \d .*not in this process"):
         Population(Shy, seeds=[3, 4], workers=2, parent=os.getpid())
 
 
-def two_steps(population, actions):
+def two_steps(population: Population, actions: Array) -> None:
     """A step that was under way may have been done before the signal came; the next cannot be."""
     for _ in range(2):
         if population.pending:
@@ -98,8 +103,8 @@ def two_steps(population, actions):
     population.receive()
 
 
-def kill_one(round_, rng):
-    """Start a population, kill one of its workers at a random moment; how long the error took to come."""
+def kill_one(round_: int, rng: np.random.Generator) -> None:
+    """Start a population, kill one of its workers at a random moment."""
     with Population("MountainCar", seeds=range(4), workers=2) as population:
         population.reset()
         actions = np.zeros((4, 1, 1), np.float32)
@@ -110,16 +115,13 @@ def kill_one(round_, rng):
         if rng.random() < 0.5:
             population.send(actions)
         os.kill(pids[victim], signal.SIGKILL)
-        start = time.perf_counter()
         with pytest.raises(PopulationError, match=rf"MountainCar-v0: worker {victim}, .*member.*killed by SIGKILL"):
             two_steps(population, actions)
-        took = time.perf_counter() - start
     assert not any(map(alive, pids)), f"round {round_}"
-    return took
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_who_does_not_answer_is_named(workers, monkeypatch):
+def test_who_does_not_answer_is_named(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sasr.envs.population.PATIENCE", 0.5)
     with (
         Population(
@@ -138,12 +140,14 @@ def test_who_does_not_answer_is_named(workers, monkeypatch):
 
 
 @pytest.mark.slow
-def test_killed_workers_give_the_error_and_leave_nothing():
+def test_killed_workers_give_the_error_and_leave_nothing() -> None:
     rng = np.random.default_rng(0)
     before = set(SHARED_MEMORY.iterdir()) if SHARED_MEMORY.exists() else set()
     files = len(list(Path("/proc/self/fd").iterdir()))
-    times = [kill_one(round_, rng) for round_ in range(12)]
-    assert max(times) < 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the death itself is noticed; nobody waits until patience is at its end
+        for round_ in range(12):
+            kill_one(round_, rng)
     assert (set(SHARED_MEMORY.iterdir()) if SHARED_MEMORY.exists() else set()) <= before
     assert len(list(Path("/proc/self/fd").iterdir())) <= files
 
@@ -161,34 +165,35 @@ while True:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_workers_go_with_their_population(ending):
+def test_workers_go_with_their_population(ending: signal.Signals) -> None:
     script = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert script.stdout is not None
     pids = [int(pid) for pid in script.stdout.readline().split()]
     time.sleep(0.2)
     assert len(pids) == 2
     assert all(map(alive, pids))
     script.send_signal(ending)
-    _, words = script.communicate(timeout=10)
-    assert gone_within(pids, 3)
+    _, words = script.communicate(timeout=300)
+    assert gone(pids)
     if ending == signal.SIGINT:
         assert words.count("KeyboardInterrupt") == 1  # from the population; its workers stay silent
 
 
-def test_idle_workers_leave_the_cores_to_the_learner():
+def test_idle_workers_sleep() -> None:
     with Population(Fragile, seeds=[0, 1], workers=2, harm="", seed=0) as population:
         run(population, 2)
-        time.sleep(0.1)
-        before = [processor_seconds(pid) for pid in pids_of(population)]
-        time.sleep(1.0)
-        used = [processor_seconds(pid) - then for pid, then in zip(pids_of(population), before, strict=True)]
-    assert max(used) < 0.25
+        pids = pids_of(population)
+        deadline = time.monotonic() + 60.0
+        while not all(map(asleep, pids)):  # one that spins never sleeps
+            assert time.monotonic() < deadline, "they keep the cores busy"
+            time.sleep(0.05)
 
 
-def test_a_population_that_is_forgotten_ends_its_workers():
+def test_a_population_that_is_forgotten_ends_its_workers() -> None:
     population = Population(Fragile, seeds=[0, 1], workers=2, harm="", seed=0)
     pids = pids_of(population)
     del population
-    assert gone_within(pids, 3)
+    assert gone(pids)
 
 
 FORK = """
@@ -204,6 +209,6 @@ print(population.step(np.zeros((2, 1, 1), np.float32)).reward.shape)
 """
 
 
-def test_a_fork_of_the_owner_leaves_the_workers_alone():
-    script = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60)
+def test_a_fork_of_the_owner_leaves_the_workers_alone() -> None:
+    script = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=300)
     assert (script.stdout.strip(), script.returncode) == ("(2, 1)", 0), script.stderr

@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from sasr.envs.population import Population, PopulationError
 from tests.envs.small_environments import Count, Drawing, Fragile
 
+Array = NDArray[Any]
 
-def actions_for(population, rng):
-    space, shape = population.action_space, (population.members, population.environments)
+
+def actions_for(population: Population, rng: np.random.Generator) -> Array:
+    space: Any = population.action_space
+    shape = (population.members, population.environments)
     if isinstance(space, spaces.Discrete):
         return rng.integers(space.n, size=shape)
     return rng.uniform(space.low, space.high, (*shape, *space.shape)).astype(np.float32)
 
 
-def live(population, steps, seed):
+def live(population: Population, steps: int, seed: int) -> list[Any]:
     """All that was told in so many steps."""
     rng = np.random.default_rng(seed)
     return [population.step(actions_for(population, rng)) for _ in range(steps)]
 
 
-def ends(told):
+def ends(told: Any) -> int:
     return sum(int((step.terminated | step.truncated).sum()) for step in told)
 
 
-def same(one, other):
+def same(one: Any, other: Any) -> bool:
     return all(np.array_equal(a, b) for x, y in zip(one, other, strict=True) for a, b in zip(x[:6], y[:6], strict=True))
 
 
-def went_on(task, steps, workers, workers_after, further=300, **kwargs):
+def went_on(
+    task: Any, steps: int, workers: int, workers_after: int, further: int = 300, **kwargs: Any
+) -> tuple[Any, Any, Any, Array, Array]:
     """What happened before and after a moment, again after a restore in another population, and who restarted."""
     with Population(task, seeds=[3, 4], environments=2, workers=workers, **kwargs) as population:
         population.reset()
@@ -63,7 +70,7 @@ REAL = [
 
 
 @pytest.mark.parametrize(("task", "steps", "further"), REAL)
-def test_a_restored_population_goes_on_bit_for_bit(task, steps, further):
+def test_a_restored_population_goes_on_bit_for_bit(task: Any, steps: int, further: int) -> None:
     before, after, again, restarted, standing = went_on(task, steps, 0, 0, further)
     assert not restarted.any()
     assert np.array_equal(standing, before[-1].observation)
@@ -73,7 +80,7 @@ def test_a_restored_population_goes_on_bit_for_bit(task, steps, further):
 
 
 @pytest.mark.parametrize(("workers", "workers_after"), [(0, 2), (2, 2), (2, 0)])
-def test_the_number_of_workers_may_change(workers, workers_after):
+def test_the_number_of_workers_may_change(workers: int, workers_after: int) -> None:
     before, after, again, restarted, standing = went_on("Pendulum-v1", 250, workers, workers_after)
     assert not restarted.any()
     assert np.array_equal(standing, before[-1].observation)
@@ -81,7 +88,7 @@ def test_the_number_of_workers_may_change(workers, workers_after):
     assert same(after, again)
 
 
-def test_saving_changes_nothing():
+def test_saving_changes_nothing() -> None:
     with (
         Population("AntStand", seeds=[0, 1], workers=0) as one,
         Population("AntStand", seeds=[0, 1], workers=0) as other,
@@ -94,7 +101,7 @@ def test_saving_changes_nothing():
 
 @pytest.mark.parametrize("steps", [0, 4, 11, 25])
 @pytest.mark.parametrize("kind", ["PCG64", "MT19937", "Philox", "SFC64"])
-def test_any_generator_of_numpy_comes_back(kind, steps):
+def test_any_generator_of_numpy_comes_back(kind: str, steps: int) -> None:
     _, after, again, restarted, _ = went_on(Drawing, steps, 0, 0, 30, kind=kind)
     assert not restarted.any()
     assert same(after, again)
@@ -102,7 +109,7 @@ def test_any_generator_of_numpy_comes_back(kind, steps):
 
 @pytest.mark.parametrize("kind", ["own", "RandomState"])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_environment_whose_generator_cannot_be_read_restarts_and_is_told(kind, workers):
+def test_an_environment_whose_generator_cannot_be_read_restarts_and_is_told(kind: str, workers: int) -> None:
     _, after, again, restarted, standing = went_on(Drawing, 25, workers, workers, 30, kind=kind)
     assert restarted.all()
     assert not same(after, again)
@@ -114,14 +121,14 @@ def test_an_environment_whose_generator_cannot_be_read_restarts_and_is_told(kind
     assert same(after, again)
 
 
-def test_restarted_episodes_are_reproducible_and_start_at_unused_places():
+def test_restarted_episodes_are_reproducible_and_start_at_unused_places() -> None:
     runs = [went_on(Drawing, 25, 0, 0, 30, kind="own") for _ in range(2)]
     assert same(runs[0][2], runs[1][2])
     seen = np.concatenate([step.observation.ravel() for step in runs[0][0]])
     assert not np.isin(runs[0][4], seen).any()
 
 
-def test_only_the_episodes_that_differ_restart():
+def test_only_the_episodes_that_differ_restart() -> None:
     with Population("Pendulum-v1", seeds=[3, 4], environments=2, workers=0) as population:
         population.reset()
         live(population, 30, 0)
@@ -140,21 +147,21 @@ class Backwards(gym.Wrapper):
 
     count = 0
 
-    def step(self, action):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         told = self.env.step(action)
         self.count += 1
         return told[0], float(self.count % 5 == 0), *told[2:]
 
 
-def test_rewards_are_checked_too():
-    def odd():
+def test_rewards_are_checked_too() -> None:
+    def odd() -> gym.Env[Any, Any]:
         return Backwards(Drawing())
 
     _, _, _, restarted, _ = went_on(odd, 17, 0, 0, 3)
     assert restarted.all()
 
 
-def test_a_replay_that_raises_restarts():
+def test_a_replay_that_raises_restarts() -> None:
     with Population(Count, seeds=[0], environments=2, workers=0) as population:
         population.reset()
         live(population, 2, 0)
@@ -166,16 +173,17 @@ def test_a_replay_that_raises_restarts():
         live(population, 3, 0)
 
 
-def test_an_environment_that_cannot_even_reset_is_named():
+def test_an_environment_that_cannot_even_reset_is_named() -> None:
     with Population(Fragile, seeds=[0], workers=0, harm="", seed=0) as population:
         population.reset()
         saved = population.save()
-        population.runner.stepper.environments[0].env.reset = None
+        runner: Any = population.runner
+        runner.stepper.environments[0].env.reset = None
         with pytest.raises(PopulationError, match=r"Fragile: member 0 \(seed 0\), environment 0, raised TypeError"):
             population.restore(saved)
 
 
-def test_an_episode_too_long_to_play_again_restarts(monkeypatch):
+def test_an_episode_too_long_to_play_again_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sasr.envs.replayable.LONGEST", 100)
     for steps, restarts in ((100, False), (101, True)):
         with Population("Pendulum-v1", seeds=[0], workers=0) as population:
@@ -186,23 +194,24 @@ def test_an_episode_too_long_to_play_again_restarts(monkeypatch):
             assert population.restore(saved).all() == restarts
 
 
-def test_memory_does_not_grow_with_the_run():
+def test_memory_does_not_grow_with_the_run() -> None:
     with Population("Pendulum-v1", seeds=[0], workers=0) as population:
         population.reset()
         live(population, 650, 0)
         saved = population.save()
         assert saved["0.actions"].shape == (50, 1)
-        assert len(population.runner.stepper.environments[0].actions) == 256
+        runner: Any = population.runner
+        assert len(runner.stepper.environments[0].actions) == 256
 
 
-def test_what_is_remembered_is_plain_arrays_of_what_was_seen():
+def test_what_is_remembered_is_plain_arrays_of_what_was_seen() -> None:
     with Population("Pendulum-v1", seeds=[0], workers=0) as population:
         start = population.reset()
         assert population.save()["0.check"] == zlib.crc32(start[0, 0].tobytes())
         assert {array.dtype.kind for array in population.save().values()} <= set("biuf")
 
 
-def test_calls_out_of_order_and_foreign_memories_are_refused():
+def test_calls_out_of_order_and_foreign_memories_are_refused() -> None:
     with Population(Count, seeds=[0, 1], workers=0) as population:
         with pytest.raises(RuntimeError, match=r"save\(\) before reset\(\)"):
             population.save()
@@ -218,7 +227,7 @@ def test_calls_out_of_order_and_foreign_memories_are_refused():
 
 
 @pytest.mark.parametrize("task", ["MountainCar", "AntStand", "Freeway", "RobotReach"])
-def test_a_reset_with_seeds_forgets_all_that_was_before(task):
+def test_a_reset_with_seeds_forgets_all_that_was_before(task: Any) -> None:
     """So evaluations, which always start from the same seeds, need nothing saved."""
     with Population(task, seeds=[0], workers=0) as fresh, Population(task, seeds=[0], workers=0) as used:
         used.reset()

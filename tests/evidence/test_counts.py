@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from typing import cast
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def test_counts_equal_brute_force_sums(
     assert found.shape == (members, 6, 2)
     for (member, outcome), parts in kept.items():
         stored = torch.cat(parts) if parts else torch.zeros(0, K)
-        expected = brute_force(kind, counts.features, member, queries[member], stored)
+        expected = brute_force(kind, cast(RandomFeatures, counts.features), member, queries[member], stored)
         # The absolute part is for a linear sum whose terms of both signs cancel to nearly 0.
         torch.testing.assert_close(found[member, :, outcome].double(), expected, rtol=1e-5, atol=1e-5)
         assert int(counts.size[member, outcome]) == len(stored)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 import torch
 from torch import Tensor
@@ -22,7 +24,7 @@ def make(
     bandwidth: Bandwidth = "dimension",
     standardise: bool = True,
     exact: bool = False,
-    **options: object,
+    **options: Any,
 ) -> Evidence:
     counts = (
         ExactCounts(Gaussian(), K, members)
@@ -51,7 +53,7 @@ def test_sums_are_always_those_of_a_fresh_rebuild_with_the_frozen_mapping() -> N
         feed(evidence, 0, 1, states)
         kept.append(states)
         mapped = evidence.normaliser.of_member(0, torch.cat(kept))
-        fresh = LinearCounts(evidence.estimator.features)
+        fresh = LinearCounts(cast(RandomFeatures, evidence.estimator.features))
         fresh.add(0, 1, mapped)
         torch.testing.assert_close(evidence.raw(query), fresh.raw(evidence.normaliser(query)), rtol=1e-5, atol=1e-4)
 

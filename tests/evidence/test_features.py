@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from sasr.evidence.features import RandomFeatures, full_float32, orthogonal_freq
 from sasr.evidence.kernels import Cauchy, Gaussian
 
 
-def kernel_error(form: str, frequencies: str) -> float:
+def kernel_error(form: Any, frequencies: Any) -> float:
     x = torch.randn(50, 16, generator=torch.Generator().manual_seed(0))
     exact = Gaussian().value(x, x, 4.0)
     features = RandomFeatures(Gaussian(), 16, 256, seeds=range(20), form=form, frequencies=frequencies)

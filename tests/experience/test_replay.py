@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -181,7 +181,8 @@ def test_a_seed_alone_and_in_a_population_samples_the_same() -> None:
         alone.add(Transition(*(field[1:2] for field in step[:6])))
     for _ in range(5):
         ours, theirs = crowd.sample(16), alone.sample(16)
-        assert all(torch.equal(a[1], b[0]) for a, b in zip(ours[:6], theirs[:6], strict=True))
+        pairs: Any = zip(ours[:6], theirs[:6], strict=True)
+        assert all(torch.equal(a[1], b[0]) for a, b in pairs)
         assert not torch.equal(ours.reward[0] // 3, ours.reward[1] // 3)  # the same steps would be the same stream
 
 
@@ -197,7 +198,8 @@ def test_a_saved_replay_continues_bit_for_bit(tmp_path: Path, stop: int) -> None
     for step in life.steps[stop:]:
         replay.add(step)
         resumed.add(step)
-        assert all(torch.equal(a, b) for a, b in zip(replay.sample(2)[:6], resumed.sample(2)[:6], strict=True))
+        pairs: Any = zip(replay.sample(2)[:6], resumed.sample(2)[:6], strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
 
 
 def test_a_state_that_does_not_fit_is_refused_whole() -> None:
@@ -232,6 +234,7 @@ def test_released_slots_are_exactly_those_that_change() -> None:
         released = replay.next_released()
         before = replay.obs.flatten(0, 2).clone()
         stored = replay.add(step)
+        assert stored.slot is not None
         gone = {*released[0].tolist(), *stored.slot[0].tolist()}
         others = [slot for slot in range(replay.capacity) if slot not in gone]
         assert torch.equal(replay.obs.flatten(0, 2)[others], before[others])

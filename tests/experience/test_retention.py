@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -38,7 +40,8 @@ def test_the_released_codes_strides(share: float, stride: int) -> None:
 
 
 def test_pool_gives_back_what_each_member_kept_in_order() -> None:
-    pool, expected = StatePool(2, torch.float32, torch.device("cpu")), {}
+    pool = StatePool(2, torch.float32, torch.device("cpu"))
+    expected: dict[tuple[int, int], Any] = {}
     for number in range(100):
         key = (number % 3, number % 2)
         states = torch.randn(number % 5 + 1, 2)

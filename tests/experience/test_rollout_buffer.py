@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,8 +14,9 @@ from tests.conftest import box
 P, E, N = 2, 3, 5
 
 
-def host(**options: object) -> Host:
-    return Host(**({"observation_space": box(3), "action_space": CONTINUOUS, "seeds": (0, 1), "envs": E} | options))
+def host(**options: Any) -> Host:
+    plain: dict[str, Any] = {"observation_space": box(3), "action_space": CONTINUOUS, "seeds": (0, 1), "envs": E}
+    return Host(**(plain | options))
 
 
 def filled(rows: int = N) -> tuple[Rollouts, list[Transition], Walk]:

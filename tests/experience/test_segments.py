@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -11,12 +13,12 @@ from sasr.experience.segments import Segment, Segmenter
 from tests.conftest import make_step
 
 
-def make(rule: str, *, members: int = 1, envs: int = 1, **options: object) -> Segmenter:
+def make(rule: Any, *, members: int = 1, envs: int = 1, **options: Any) -> Segmenter:
     return Segmenter(rule, members=members, envs=envs, item_shape=(1,), dtype=torch.float32, **options)
 
 
 def play(
-    segmenter: Segmenter, rewards: list[float], *, ends: dict[int, str] | None = None
+    segmenter: Segmenter, rewards: Sequence[float], *, ends: dict[int, str] | None = None
 ) -> list[tuple[bool, list[int]]]:
     """Steps numbered from 0; `ends` says which of them terminate or truncate the episode."""
     closed: list[Segment] = []

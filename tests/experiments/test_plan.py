@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,8 +21,8 @@ from sasr.shaping.presets import PRESETS
 from sasr.shaping.registry import SHAPERS
 
 
-def cell(**changes: object) -> Cell:
-    given = {"task": "MountainCar", "method": built_in_methods()["sasr"], "seeds": (0, 1), "steps": 500}
+def cell(**changes: Any) -> Cell:
+    given: dict[str, Any] = {"task": "MountainCar", "method": built_in_methods()["sasr"], "seeds": (0, 1), "steps": 500}
     return Cell(**(given | changes))
 
 
@@ -95,7 +96,7 @@ def test_a_schedule_without_a_length_takes_the_whole_run() -> None:
         ({"settings": {"seeds": 3}}, "setting 'seeds' is unknown"),
     ],
 )
-def test_a_method_that_can_not_be_is_refused_when_it_is_made(settings: dict[str, object], message: str) -> None:
+def test_a_method_that_can_not_be_is_refused_when_it_is_made(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Method(name="own", **settings)
 
@@ -144,7 +145,7 @@ def test_parts_that_have_begun_stay_and_the_rest_is_split(seeds: list[int], sets
         ({"steps": 0}, "must be at least 1"),
     ],
 )
-def test_a_grid_refuses_what_it_can_not_run(given: dict[str, object], message: str) -> None:
+def test_a_grid_refuses_what_it_can_not_run(given: dict[str, Any], message: str) -> None:
     wanted = {"tasks": ["MountainCar"], "methods": ["sac"]} | given
     with pytest.raises(ValueError, match=message):
         grid(**wanted)
@@ -178,7 +179,7 @@ def test_an_ablation_is_the_papers(suite: str) -> None:
         assert {dataclasses.replace(config, **{setting: values_of(setting)}) for config in own} == {PRESETS["paper"]}
 
 
-def values_of(setting: str) -> object:
+def values_of(setting: str) -> Any:
     return getattr(PRESETS["paper"], setting)
 
 

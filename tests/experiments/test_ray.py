@@ -23,6 +23,7 @@ from sasr.training.trainer import CHECKPOINTS
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
 
+pytestmark = pytest.mark.ray
 ROOT = Path(__file__).parents[2]
 
 
@@ -202,7 +203,7 @@ def test_a_ray_of_this_machine_listens_on_loopback_alone() -> None:
     path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     ran = subprocess.run(
-        [sys.executable, "-c", LISTENING], env=own | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", LISTENING], env=own | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=300
     )
     places = {line.split()[1] for line in ran.stdout.splitlines() if line.startswith("listens")}
     assert places, ran.stderr

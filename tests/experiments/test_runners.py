@@ -22,7 +22,6 @@ from sasr.experiments.grid import Grid
 from sasr.experiments.job import Job, State, progress_of
 from sasr.experiments.plan import Cell
 from sasr.experiments.runners import Inline, Pool, Room
-from sasr.report.store import read_results
 from tests.cli.commands import run
 from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
 
@@ -49,7 +48,7 @@ class Broken(gym.Env[Any, Any]):
 
 
 if "Broken-v0" not in gym.registry:
-    gym.register("Broken-v0", Broken, max_episode_steps=20)
+    gym.register("Broken-v0", f"{__name__}:Broken", max_episode_steps=20)
 
 
 def test_a_cell_that_fails_is_named_with_its_log_and_the_others_go_on(tmp_path: Path) -> None:
@@ -163,13 +162,6 @@ def test_a_pool_starts_no_more_than_cores_and_memory_allow(tmp_path: Path, monke
     assert [room.taken for room in pool.rooms] == [0, 0]
 
 
-@pytest.mark.slow
-def test_a_pool_gives_what_this_process_gives(inline: Path, tmp_path: Path) -> None:
-    grid = carried_out(Pool(cores=2, rooms=[Room("", 2**40)]), tmp_path)
-    assert len(grid.of("done")) == 4, [own.why for own in grid.statuses.values()]
-    assert recorded(tmp_path) == recorded(inline)
-
-
 def compare(folder: Path, *more: str) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     flags = ("--tasks", "Pendulum-v1,MountainCar", "--methods", "sasr,sac", "--seeds", "2", "--steps", str(STEPS))
@@ -218,10 +210,10 @@ def stored(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_grid_killed_three_times_ends_with_the_results_of_an_undisturbed_one(
+def test_a_grid_killed_twice_ends_with_the_results_of_an_undisturbed_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number, share in enumerate((0.15, 0.4, 0.65)):
+    for number, share in enumerate((0.2, 0.6)):
         process = compare(tmp_path)
         wait_for(tmp_path, share, process)
         process.kill()
@@ -246,31 +238,3 @@ def test_a_grid_killed_three_times_ends_with_the_results_of_an_undisturbed_one(
         (folder / "metrics.jsonl").read_text().count('"resumed"') for folder in (tmp_path / "grid/cells").iterdir()
     ]
     assert sum(resumed) >= 2  # the kills were not in vain
-
-
-@pytest.mark.slow
-def test_a_pool_killed_after_its_first_cell_keeps_that_result(tmp_path: Path) -> None:
-    process = compare(tmp_path, "--tasks", "Pendulum-v1", "--jobs", "1", "--save")
-    while not list(tmp_path.glob("results/**/*.json")):
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    kill_workers(tmp_path)
-    (result,) = read_results(tmp_path / "results").results
-    assert (result.task, result.method, result.gaps) == ("Pendulum-v1", "sasr", ())
-    assert [(seed.steps[-1], len(seed.final)) for seed in result.seeds] == [(STEPS, 2), (STEPS, 2)]
-    assert len(list(tmp_path.glob("grid/cells/*/eval.json"))) == 1  # the other cell had not come so far
-
-
-@pytest.mark.slow
-def test_ctrl_c_stops_a_pool_with_checkpoints_and_says_how_to_go_on(tmp_path: Path) -> None:
-    process = compare(tmp_path)
-    wait_for(tmp_path, 0.1, process)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 130, output
-    assert "give the same command again" in output
-    saved = list((tmp_path / "grid" / "cells").glob("*/checkpoints/*/agent.safetensors"))
-    assert saved
-    assert "Traceback" not in output

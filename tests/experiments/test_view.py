@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -19,7 +21,9 @@ from tests.experiments.small import jobs
 class Odd(Inline):
     """Leaves one job done, one failed and one stopped, with one running meanwhile."""
 
-    def run(self, jobs, tell) -> None:
+    look: Callable[[], str]
+
+    def run(self, jobs: Any, tell: Any) -> None:
         for job in jobs:
             tell(job, "running", "")
         seen.append(self.look())
@@ -34,7 +38,7 @@ seen: list[str] = []
 def test_every_cell_is_shown_and_a_failure_is_told_with_its_log(
     terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "_PLAIN", 0.01)
+    monkeypatch.setattr(view, "PLAIN_SECONDS", 0.01)
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=140, height=40, color_system=None)
     grid = Grid(jobs(tmp_path))
@@ -50,7 +54,7 @@ def test_every_cell_is_shown_and_a_failure_is_told_with_its_log(
     with shown:
         grid.run(runner)
         if not terminal:
-            late = time.monotonic() + 10.0
+            late = time.monotonic() + 60.0
             while "1 stopped · 1 failed" not in out.getvalue() and time.monotonic() < late:
                 time.sleep(0.01)
             assert "1 stopped · 1 failed" in out.getvalue()

@@ -4,6 +4,7 @@ import io
 import math
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def begun(
 ) -> tuple[ConsoleView, io.StringIO]:
     out = io.StringIO()
     shown = ConsoleView(folder, console=Console(file=out, force_terminal=terminal, width=110, color_system=None))
-    trainer = SimpleNamespace(
+    trainer: Any = SimpleNamespace(
         config=settings(steps=total, log_every=1000),
         loop=SimpleNamespace(steps=steps),
         learner=SimpleNamespace(burn_in=1000),
@@ -133,7 +134,7 @@ def test_a_resumed_run_shows_what_was_before(trained: sasr.Run, clock: Clock) ->
         np.array([returns for _, returns, _ in shown.evaluations]).T.tolist() == trained.evaluation().returns.tolist()
     )
     returns = [[event["return"] for event in trained.metrics("episode") if event["member"] == m] for m in range(2)]
-    assert shown.window.means()["ep_rew_mean"].tolist() == pytest.approx(np.mean(returns, axis=1).tolist())
+    assert shown.recent.means()["ep_rew_mean"].tolist() == pytest.approx(np.mean(returns, axis=1).tolist())
 
 
 def test_a_run_in_plain_mode_ends_with_its_last_step(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -30,7 +31,7 @@ def test_the_curve_of_a_run_is_a_picture_in_its_folder(trained: sasr.Run) -> Non
 
 def test_the_figure_has_the_runs_own_data(trained: sasr.Run) -> None:
     events = trained.metrics("episode", "evaluation")
-    lines = plots.curve_figure(events, "", 2).axes[0].get_lines()
+    lines: Any = plots.curve_figure(events, "", 2).axes[0].get_lines()
     drawn = [line.get_ydata().tolist() for line in lines if line.get_xdata().tolist() == [150, 300, 450]]
     found = trained.evaluation()
     assert len(drawn) == 3
@@ -79,7 +80,7 @@ def test_without_matplotlib_the_run_says_what_to_install(
 # ------------------------------------------------------------------ success map
 
 
-def mapped(shaper: object, *, space: gym.Space | None = None, steps: int = 0, total: int = 100) -> SimpleNamespace:
+def mapped(shaper: object, *, space: gym.Space | None = None, steps: int = 0, total: int = 100) -> Any:
     """What a success map asks of a trainer."""
     car = gym.make("MountainCarContinuous-v0")
     population = SimpleNamespace(observation_space=space or car.observation_space, action_space=car.action_space)

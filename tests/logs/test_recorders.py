@@ -51,7 +51,8 @@ class Failing:
 
 
 def all_of_it(many: Recorders) -> dict[str, Any]:
-    many.begin(SimpleNamespace(loop=SimpleNamespace(steps=7)))
+    trainer: Any = SimpleNamespace(loop=SimpleNamespace(steps=7))
+    many.begin(trainer)
     many.turned(8)
     many.episodes(8, [])
     many.figures(8, {"train/loss": np.zeros(1)})
@@ -64,7 +65,7 @@ def all_of_it(many: Recorders) -> dict[str, Any]:
 @pytest.mark.parametrize("order", [("metrics", "other"), ("other", "metrics")])
 def test_a_recorder_that_fails_is_told_once_and_the_others_go_on(order: tuple[str, ...]) -> None:
     told = Told()
-    made = {"metrics": told, "other": Failing()}
+    made: dict[str, Any] = {"metrics": told, "other": Failing()}
     saved = all_of_it(Recorders({name: made[name] for name in order}))
     (notice,) = told.notices
     assert "other failed" in notice

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,7 +79,8 @@ def test_events_from_after_the_checkpoint_are_void_once_the_run_goes_on(tmp_path
     (tmp_path / "metrics.jsonl").write_text("")
     for begin, steps, loss in ((0, (10, 20, 30), 1.0), (20, (40,), 5.0)):
         writer = tensorboard.TensorBoard(tmp_path)
-        writer.begin(SimpleNamespace(config=settings(), loop=SimpleNamespace(steps=begin)))
+        trainer: Any = SimpleNamespace(config=settings(), loop=SimpleNamespace(steps=begin))
+        writer.begin(trainer)
         for step in steps:
             writer.figures(step, {"train/loss": np.array([loss, loss])})
         writer.close(steps[-1])

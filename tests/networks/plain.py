@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
-from sasr.networks import PopulationCNN, PopulationLinear, PopulationMLP
+from sasr.networks import PopulationCNN, PopulationMLP
 
 
-def plain_linear(layer: PopulationLinear, network: int) -> nn.Linear:
-    own = nn.Linear(*layer.weight.shape[1:], dtype=layer.weight.dtype)
+def plain_linear(layer: Any, network: int) -> nn.Linear:
+    inputs, outputs = layer.weight.shape[1:]
+    own = nn.Linear(inputs, outputs, dtype=layer.weight.dtype)
     own.load_state_dict({"weight": layer.weight[network].T, "bias": layer.bias[network]})
     return own
 
 
-def plain_mlp(net: PopulationMLP, network: int) -> nn.Sequential:
+def plain_mlp(net: Any, network: int) -> nn.Sequential:
     first, *rest = (plain_linear(layer, network) for layer in net.layers)
     parts: list[nn.Module] = [first]
     for layer in rest:
@@ -40,7 +43,8 @@ class Brightness(nn.Module):
 def plain_cnn(net: PopulationCNN, network: int) -> nn.Sequential:
     """For bytes (B, channels, H, W)."""
     parts: list[nn.Module] = [Brightness(net.dense.weight.dtype)]
-    for layer in net.layers:
+    convolutions: Any = net.layers
+    for layer in convolutions:
         outputs, inputs, kernel, _ = layer.weight.shape[1:]
         conv = nn.Conv2d(inputs, outputs, kernel, layer.stride, dtype=layer.weight.dtype)
         conv.load_state_dict({"weight": layer.weight[network], "bias": layer.bias[network]})

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -24,13 +26,14 @@ def test_each_network_is_the_nature_network_of_its_own_weights(N: int, channels:
     net = PopulationCNN(channels, features=16, generators=generators(*range(N)), device=CPU).double()
     x = pictures(N, 3, channels, 84, 84)
     ours = net(x)
+    first: Any = net.layers[0]
     ours.square().sum().backward()
     for p in range(N):
-        plain = plain_cnn(net, p)
+        plain: Any = plain_cnn(net, p)
         theirs = plain(x[p])
         theirs.square().sum().backward()
         torch.testing.assert_close(ours[p], theirs, rtol=0, atol=1e-12)
-        torch.testing.assert_close(net.layers[0].weight.grad[p], plain[1].weight.grad, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(first.weight.grad[p], plain[1].weight.grad, rtol=1e-10, atol=1e-12)
 
 
 def test_in_groups_and_one_by_one_are_the_same_convolution() -> None:
@@ -47,6 +50,8 @@ def test_a_networks_bits_do_not_depend_on_the_others() -> None:
     one.sum().backward()
     three.sum().backward()
     for (name, ours), theirs in zip(alone.named_parameters(), crowd.parameters(), strict=True):
+        assert ours.grad is not None
+        assert theirs.grad is not None
         assert torch.equal(ours.grad[0], theirs.grad[1]), name
 
 

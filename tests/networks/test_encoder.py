@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,7 @@ def make_net(space: gym.Space, seed: int = 0) -> PopulationNet:
 
 
 def picture(*shape: int) -> gym.spaces.Box:
-    return gym.spaces.Box(0, 255, shape, "uint8")
+    return gym.spaces.Box(0, 255, shape, np.uint8)
 
 
 @pytest.mark.parametrize(

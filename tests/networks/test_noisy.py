@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -49,7 +50,8 @@ def test_gradients_reach_the_size_of_the_noise() -> None:
     net = NoisyMLP([3, 8, 8, 2], noise_scale=0.5, generators=generators(2), device=CPU)
     net.resample(MemberStreams((0, 1), "test", CPU))
     net(torch.randn(2, 5, 3)).square().sum().backward()
-    for layer in net.noisy:
+    layers: Any = net.noisy
+    for layer in layers:
         assert (layer.weight_noise.grad != 0).any()
         assert (layer.bias_noise.grad != 0).any()
 

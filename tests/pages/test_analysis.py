@@ -34,7 +34,7 @@ def test_densities_are_those_of_numpy() -> None:
     found = count_visits(states(), period=100, bins=7)
     assert found.steps == (0, 100, 200, 250)
     for density, part in zip(found.density, np.split(states(), [100, 200]), strict=True):
-        expected = np.histogram2d(*part.T, bins=(found.x, found.y), density=True)[0].T
+        expected = np.histogram2d(part[:, 0], part[:, 1], bins=(found.x, found.y), density=True)[0].T
         np.testing.assert_allclose(density, expected)
 
 

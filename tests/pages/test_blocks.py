@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -191,7 +192,13 @@ def test_the_authors_curve_goes_with_their_preset_and_ends_where_ours_do(store: 
 
 def test_an_analysis_has_a_picture_and_says_where_it_is_from(store: Path) -> None:
     rng = np.random.default_rng(0)
-    facts = {"task": "MountainCar", "method": "sasr", "seed": 3, "commit": "abc1234", "run": "sasr train MountainCar"}
+    facts: dict[str, Any] = {
+        "task": "MountainCar",
+        "method": "sasr",
+        "seed": 3,
+        "commit": "abc1234",
+        "run": "sasr train MountainCar",
+    }
     states = rng.normal(size=(300, 2))
     write_analysis(count_visits(states, period=100, bins=8, **facts), store / "analysis" / "visits.json")
     stage = Stage("100 steps", states[:, 0], states[:, 1], rng.uniform(size=300))

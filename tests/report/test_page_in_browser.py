@@ -24,7 +24,10 @@ from .synthetic import add_maps, make_result, make_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package: pip install playwright")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+]
 
 TASKS, METHODS = ("AntFar", "AntStand", "MountainCar"), ("sasr", "rnd", "sac")
 LEVELS = {"sasr": 90.0, "rnd": 60.0, "sac": 20.0}

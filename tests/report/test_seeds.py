@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ episodes = st.lists(
 ).map(sorted)
 
 
-def logged(own: list[tuple[int, float, int]]) -> list[dict[str, object]]:
+def logged(own: list[tuple[int, float, int]]) -> list[dict[str, Any]]:
     return [{"kind": "episode", "step": step, "return": ret, "length": length} for step, ret, length in own]
 
 
@@ -91,12 +92,14 @@ def test_what_critics_said_is_the_most_of_the_figures_logged(own: list[tuple[int
 
 
 def test_stretches_of_different_lengths_weigh_by_their_steps() -> None:
-    parts = {"episodes": (1, 0, 3), "trained": (1.0, math.nan, 5.0), "lengths": (10.0, math.nan, 20.0)}
-    figures = {"bonus": (1.0, 2.0, math.nan), "values": (7.0, math.nan, 9.0)}
+    parts: dict[str, Any] = {"episodes": (1, 0, 3), "trained": (1.0, math.nan, 5.0), "lengths": (10.0, math.nan, 20.0)}
+    figures: dict[str, Any] = {"bonus": (1.0, 2.0, math.nan), "values": (7.0, math.nan, 9.0)}
     seed = SeedResult(seed=0, steps=(100, 400, 500), returns=(0.0,) * 3, **figures, **parts)
     assert seed.training(0, 400) == pytest.approx((1, 1.0, 10.0, 1.75, math.nan, 7.0), nan_ok=True)
     assert seed.training(0, 500) == pytest.approx((4, 4.0, 17.5, 1.75, math.nan, 9.0), nan_ok=True)
-    assert math.isnan(replace(seed, values=()).training(0, 500).values)
+    without = replace(seed, values=()).training(0, 500)
+    assert without is not None
+    assert math.isnan(without.values)
 
 
 def test_a_run_without_shaping_stores_nothing_of_it() -> None:
@@ -116,7 +119,9 @@ def test_training_comes_back_from_json(own: list[tuple[int, float, int]]) -> Non
 @pytest.mark.parametrize(("after", "until"), [(50, 200), (0, 250), (200, 200), (300, 200), (-100, 200)])
 def test_only_points_of_the_curve_bound_a_stretch(after: int, until: int) -> None:
     assert made([(10, 1.0, 10)]).training(after, until) is None
-    assert made([(10, 1.0, 10)]).training(0, 200)[:3] == (1, 1.0, 10.0)
+    whole = made([(10, 1.0, 10)]).training(0, 200)
+    assert whole is not None
+    assert whole[:3] == (1, 1.0, 10.0)
 
 
 def test_results_from_before_training_was_stored_have_none() -> None:
@@ -151,6 +156,11 @@ def test_a_run_gives_what_each_seed_was_paid_between_its_evaluations(tmp_path: P
     metrics.write_text("\n".join(lines) + "\n")
     three, four = from_run(run).seeds
     assert three.steps[-3:] == (1_000, 2_000, 3_000)
-    assert three.training(0, 1_000)[:3] == (2, 2.0, 50.0)
-    assert three.training(1_000, 2_000)[:3] == (1, 2.0, 50.0)
-    assert four.training(1_000, 3_000)[:3] == (2, 6.0, 50.0)
+    for own, start, end, expected in (
+        (three, 0, 1_000, (2, 2.0, 50.0)),
+        (three, 1_000, 2_000, (1, 2.0, 50.0)),
+        (four, 1_000, 3_000, (2, 6.0, 50.0)),
+    ):
+        part = own.training(start, end)
+        assert part is not None
+        assert part[:3] == expected

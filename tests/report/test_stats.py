@@ -51,7 +51,7 @@ def test_a_95_percent_interval_covers_the_truth_about_95_percent_of_the_time() -
     rng = np.random.default_rng(0)
     hits = 0
     for trial in range(300):
-        found = stats.estimate(rng.normal(size=(4, 20)), stats.mean_of_tasks, seed=trial, draws=400)
+        found = stats.estimate(list(rng.normal(size=(4, 20))), stats.mean_of_tasks, seed=trial, draws=400)
         hits += found.low <= 0.0 <= found.high
     assert 0.88 < hits / 300 < 0.98
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -29,11 +31,9 @@ def scores(request: pytest.FixtureRequest) -> NDArray[np.float64]:
         (stats.median_of_tasks, metrics.aggregate_median),
     ],
 )
-def test_aggregates_and_their_intervals_agree(
-    ours: stats.Statistic, theirs: object, scores: NDArray[np.float64]
-) -> None:
+def test_aggregates_and_their_intervals_agree(ours: stats.Statistic, theirs: Any, scores: NDArray[np.float64]) -> None:
     points, intervals = library.get_interval_estimates({"x": scores}, lambda x: np.array([theirs(x)]), reps=DRAWS)
-    found = stats.estimate(scores.T, ours, draws=DRAWS)
+    found = stats.estimate(list(scores.T), ours, draws=DRAWS)
     assert found.value == pytest.approx(float(points["x"][0]))
     # The ends of two bootstraps of 4,000 draws differ by a few percent of the interval's width.
     slack = 0.08 * (found.high - found.low)
@@ -44,7 +44,7 @@ def test_aggregates_and_their_intervals_agree(
 def test_profiles_and_their_intervals_agree(scores: NDArray[np.float64]) -> None:
     thresholds = np.linspace(0.0, 12.0, 7)
     shares, intervals = library.create_performance_profile({"x": scores}, thresholds, reps=DRAWS)
-    found = stats.performance_profile(scores.T, thresholds, draws=DRAWS)
+    found = stats.performance_profile(list(scores.T), thresholds, draws=DRAWS)
     np.testing.assert_allclose(found.share, shares["x"])
     one_run = 1.0 / scores.size  # shares are multiples of this, so an end can fall on the next one
     np.testing.assert_allclose(found.low, intervals["x"][0], atol=1.01 * one_run)
@@ -57,7 +57,7 @@ def test_the_probability_of_improvement_agrees(scores: NDArray[np.float64]) -> N
     points, intervals = library.get_interval_estimates(
         {"x": (first, second)}, lambda a, b: np.array([metrics.probability_of_improvement(a, b)]), reps=1_000
     )
-    found = stats.probability_of_improvement(first.T, second.T, draws=DRAWS)
+    found = stats.probability_of_improvement(list(first.T), list(second.T), draws=DRAWS)
     assert found.value == pytest.approx(float(points["x"][0]))
     assert found.low == pytest.approx(float(intervals["x"][0, 0]), abs=0.04)
     assert found.high == pytest.approx(float(intervals["x"][1, 0]), abs=0.04)

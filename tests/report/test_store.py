@@ -5,6 +5,7 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ numbers = st.floats(allow_nan=True, allow_infinity=False, width=64)
     st.dictionaries(st.text(max_size=4), st.one_of(st.none(), st.integers(), st.text(max_size=3), st.booleans())),
 )
 def test_a_result_comes_back_from_json_as_it_was(
-    points: list[tuple[float, float]], final: list[float], name: str, config: dict[str, object]
+    points: list[tuple[float, float]], final: list[float], name: str, config: dict[str, Any]
 ) -> None:
     seed = SeedResult(
         seed=3,
@@ -141,7 +142,7 @@ def test_a_file_of_another_version_is_named_and_the_others_are_read(tmp_path: Pa
     ],
 )
 def test_a_file_that_was_changed_by_hand_is_refused_by_name(
-    change: dict[str, object], message: str, tmp_path: Path
+    change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     data = make_result().to_json() | change
     (tmp_path / "odd.json").write_text(json.dumps(data))
@@ -209,16 +210,18 @@ def test_a_store_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=4))
 def test_stopped_runs_are_cut_where_the_shortest_ends(lengths: list[int]) -> None:
-    def curve(points: int) -> dict[str, tuple[float, ...]]:
-        return {"steps": tuple(range(100, 100 * points + 1, 100)), "returns": (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)[:points]}
+    def made(seed: int, points: int) -> SeedResult:
+        steps, returns = tuple(range(100, 100 * points + 1, 100)), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)[:points]
+        return SeedResult(seed=seed, steps=steps, returns=returns, taken=999, final=(7.0,))
 
-    seeds = [SeedResult(seed=k, **curve(own), taken=999, final=(7.0,)) for k, own in enumerate(lengths)]
+    seeds = [made(k, own) for k, own in enumerate(lengths)]
     planned = tuple(range(len(lengths)))
     whole = Result(task="t", method="m", steps=1_000, planned=planned, seeds=tuple(own for own in seeds if own.steps))
     found = cut_short(whole)
     if min(lengths) == 0:
         assert found is None
         return
+    assert found is not None
     end = 100 * min(lengths)
     assert found.steps == end
     assert [own.steps[-1] for own in found.seeds] == [end] * len(lengths)

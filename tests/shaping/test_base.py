@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,6 +19,8 @@ from tests.conftest import box, make_batch, make_step
 
 class Smallest(Shaper):
     """Nothing but what has no default."""
+
+    seen: Tensor
 
     def make(self, host: Host) -> None:
         self.register_buffer("seen", torch.zeros(host.members, device=host.device))
@@ -104,6 +106,7 @@ def test_a_shaper_that_derives_from_the_base_is_adapted_to_itself() -> None:
 
 def test_a_module_from_outside_keeps_its_own_state_dict() -> None:
     class Module(nn.Module):
+        mean: Tensor
         bind = Outside.bind
         observe = release = shape = update = lambda self, _: None
 
@@ -112,7 +115,7 @@ def test_a_module_from_outside_keeps_its_own_state_dict() -> None:
             self.register_buffer("mean", torch.ones(3))
 
     module = Module()
-    adapted = adapt(module)
+    adapted = adapt(cast(Any, module))
     assert adapted.state_dict().keys() == {"mean"}
     adapted.load_state_dict({"mean": torch.zeros(3)})
     assert not module.mean.any()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 import torch
@@ -17,6 +18,8 @@ def test_our_own_shaper_passes(preset: str) -> None:
 
 class Novelty(nn.Module):
     """A small shaper that keeps every promise: one over the distance to the member's mean state."""
+
+    mean: Tensor
 
     def bind(self, host: Host) -> None:
         self.register_buffer("mean", torch.zeros(host.members, 4))
@@ -123,4 +126,4 @@ def test_each_broken_promise_is_named(shaper: type[Novelty], message: str) -> No
 
 def test_a_missing_method_is_named() -> None:
     with pytest.raises(AssertionError, match="lacks bind, observe, release, shape, update"):
-        check_shaper(nn.Linear(1, 1))
+        check_shaper(cast(Any, nn.Linear(1, 1)))

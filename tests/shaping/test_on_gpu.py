@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -15,8 +17,9 @@ pytestmark = [
 CUDA = torch.device("cuda")
 
 
-def trained(preset: str, device: torch.device, **options: object) -> SASR:
-    shaper = SASR(preset, **({"retention": 1.0, "retention_rule": "strided", "burn_in": 0} | options))
+def trained(preset: str, device: torch.device, **options: Any) -> SASR:
+    plain: dict[str, Any] = {"retention": 1.0, "retention_rule": "strided", "burn_in": 0}
+    shaper = SASR(preset, **(plain | options))
     shaper.bind(Host(observation_space=box(20), action_space=box(1), seeds=(1, 2, 3), device=device))
     generator = torch.Generator().manual_seed(0)
     for length, success in ((700, True), (900, False), (1500, False)):
@@ -24,7 +27,7 @@ def trained(preset: str, device: torch.device, **options: object) -> SASR:
         for t, obs in enumerate(states):
             last = t == length - 1
             step = make_step(obs, reward=float(last and success), terminated=last)
-            shaper.observe(type(step)(*(None if x is None else x.to(device) for x in step)))
+            shaper.observe(step._replace(**{name: x.to(device) for name, x in step._asdict().items() if x is not None}))
     return shaper
 
 
@@ -75,7 +78,7 @@ def test_replayed_graph_draws_fresh_numbers_every_time(preset: str) -> None:
     ],
     ids=str,
 )
-def test_a_captured_shaper_follows_what_it_observes(options: dict[str, object]) -> None:
+def test_a_captured_shaper_follows_what_it_observes(options: dict[str, Any]) -> None:
     """Eager on the CPU and replayed on the device: alike before and after episodes that move an option's state."""
     on_cpu, on_gpu = trained("auto", torch.device("cpu"), **options), trained("auto", CUDA, **options)
     batch = make_batch(torch.randn(3, 256, 20))

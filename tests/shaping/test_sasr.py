@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -37,7 +38,7 @@ def test_paper_reproduces_the_equations(bound: Bound) -> None:
     won, lost = torch.randn(2, 30, 1, 1, 3)
     episode(shaper, won, success=True)
     episode(shaper, lost, success=False)
-    features = shaper.evidence.estimator.features
+    features: Any = shaper.evidence.estimator.features
     query = torch.randn(20, 3)
     W, b = features.frequency[0].double() / 0.2, features.phase[0].double()
 
@@ -57,7 +58,7 @@ def test_authors_reproduces_the_released_estimator(bound: Bound) -> None:
     states = torch.randn(11 * 1001, 1, 1, 4)
     episode(shaper, states, success=False)
     assert shaper.evidence.estimator.size.tolist() == [[0, 1001]]
-    features = shaper.evidence.estimator.features
+    features: Any = shaper.evidence.estimator.features
     query, stored = torch.randn(16, 4), states[::11, 0, 0]
     W, b = features.frequency[0].double() / 0.2, features.phase[0].double()
 
@@ -318,7 +319,7 @@ NAN, INF = float("nan"), float("inf")
         ({"retentoin": 0.1}, "did you mean 'retention'"),
     ],
 )
-def test_impossible_settings_raise_and_name_the_fix(options: dict[str, object], message: str) -> None:
+def test_impossible_settings_raise_and_name_the_fix(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SASR("paper", **options)
 

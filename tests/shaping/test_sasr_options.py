@@ -36,12 +36,13 @@ OPTIONS: list[dict[str, Any]] = [
 
 def play(shaper: SASR, length: int, *, seed: int = 0, reward: float = 1.0, end: str = "terminated") -> None:
     """One episode of random states in all of a shaper's environments; member p's states do not depend on P."""
+    assert shaper.host is not None
     seeds, envs = shaper.host.seeds, shaper.host.envs
     own = [torch.Generator().manual_seed(1000 * seed + s) for s in seeds]
     states = torch.stack([torch.randn(length, envs, 2, generator=g) for g in own], dim=1)
     for t, obs in enumerate(states):
         last = t == length - 1
-        ending = {end: True} if last else {}
+        ending: dict[str, Any] = {end: True} if last else {}
         shaper.observe(make_step(obs, reward=reward if last else 0.0, **ending))
 
 
@@ -150,9 +151,10 @@ def test_the_doctor_judges_the_states_under_every_option(option: dict[str, Any])
 
 def rewards(shaper: SASR, *paid: float, end: str | None = "terminated") -> None:
     """One episode of all members that is paid like this, step by step; without an end, it goes on."""
+    assert shaper.host is not None
     members, envs = shaper.host.members, shaper.host.envs
     for t, reward in enumerate(paid):
-        ending = {end: True} if end and t == len(paid) - 1 else {}
+        ending: dict[str, Any] = {end: True} if end and t == len(paid) - 1 else {}
         shaper.observe(make_step(torch.zeros(members, envs, 2), reward=reward, **ending))
 
 
@@ -160,6 +162,7 @@ def forever(shaper: SASR, reward: float) -> float:
     """What an end with this reward adds to the bonus of the last state, in units of γ/(1 − γ)·λ."""
     last = make_batch(torch.zeros(1, 1, 2), reward=reward)
     ended, went_on = (shaper.shape(last._replace(terminated=torch.tensor([[own]]))) for own in (True, False))
+    assert shaper.host is not None
     gamma = shaper.host.discount
     return float(ended - went_on) / (gamma / (1 - gamma) * shaper.config.reward_weight)
 
@@ -171,6 +174,7 @@ def test_an_end_with_a_reward_stays_the_goal_where_rewards_come_alone(bound: Bou
     for _ in range(50):
         rewards(shaper, 0.0, 0.0, 1.0)
         rewards(shaper, 1.0, 0.0, -1.0, 1.0, 0.0, 1.0)  # goals on the way are no wage either
+    assert shaper.reward_runs is not None
     assert shaper.reward_runs.lasting.tolist() == [0.0]
     assert forever(shaper, 1.0) == pytest.approx(0.0, abs=1e-6)
     assert forever(shaper, 0.0) == pytest.approx(-1.0)
@@ -182,6 +186,7 @@ def test_an_end_with_a_reward_is_no_goal_where_rewards_go_on(bound: Bound, paid_
     for _ in range(20):
         rewards(shaper, 0.0, *[1.0] * 20)
     runs = shaper.reward_runs
+    assert runs is not None
     assert (int(runs.went_on), int(runs.followed)) == (20 * 19, 20 * 19)
     here = float(shaper.scale(shaper.success_rate(make_batch(torch.zeros(1, 1, 2)))))
     assert here > -0.9  # it is known as a success
@@ -205,6 +210,7 @@ def test_runs_of_rewards_are_those_that_a_list_shows(episodes: list[tuple[list[f
         rewards(shaper, *paid, end="truncated" if cut_by_time else "terminated")
     again = sum(after > 0 for _, after in pairs)
     runs = shaper.reward_runs
+    assert runs is not None
     assert (int(runs.went_on), int(runs.followed)) == (len(pairs), again)
     assert float(runs.lasting) == pytest.approx(again / (len(pairs) + 1), abs=0.0101)
 
@@ -214,6 +220,7 @@ def test_runs_end_where_an_episode_was_dropped_and_wait_where_a_step_is_not_vali
     rewards(shaper, 1.0, end=None)
     shaper.interrupt(torch.tensor([[True]]), None)
     rewards(shaper, 1.0, end=None)
+    assert shaper.reward_runs is not None
     assert int(shaper.reward_runs.went_on) == 0
     shaper.observe(make_step(torch.zeros(1, 1, 2), reward=0.0, valid=torch.tensor([[False]])))
     rewards(shaper, 1.0, end=None)

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from sasr.tasks import make, rendering, sparse
+
+Array = NDArray[Any]
 
 
 class Tiny(gym.Env):
     """Counts to ten; one argument breaks one rule."""
 
-    def __init__(self, breach="", observation_space=None, at=1):
+    def __init__(self, breach: str = "", observation_space: Any = None, at: int = 1) -> None:
         self.observation_space = observation_space or spaces.Box(-1, 1, (2,), np.float64)
         self.action_space = spaces.Box(-1, 1, (1,), np.float32)
         self.breach, self.at = breach, at
         if breach == "space":
-            self.observation_space = "a box"
+            self.__dict__["observation_space"] = "a box"
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.count = 0
         told = self.observation_space.sample() if self.breach != "reset shape" else np.zeros(3)
-        return {"reset bare": told, "reset info": (told, None)}.get(self.breach, (told, {}))
+        answers: dict[str, Any] = {"reset bare": told, "reset info": (told, None)}
+        return answers.get(self.breach, (told, {}))
 
-    def step(self, action):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.count += 1
         told, now = self.observation_space.sample(), self.count >= self.at
-        broken = {
+        broken: dict[str, Any] = {
             "old step": (told, 0.0, False, {}),
             "reward text": (told, "1", False, False, {}),
             "reward nan": (told, float("nan"), False, False, {}),
@@ -43,7 +49,7 @@ class Tiny(gym.Env):
         return broken.get(self.breach, fine) if now else fine
 
 
-def one_step(breach):
+def one_step(breach: str) -> None:
     env = make(Tiny, breach=breach)
     env.reset(seed=0)
     env.step(env.action_space.sample())
@@ -65,12 +71,12 @@ def one_step(breach):
         ("outside", r"step\(\) must return an observation in Box"),
     ],
 )
-def test_a_breach_of_the_contract_names_the_rule(breach, rule):
+def test_a_breach_of_the_contract_names_the_rule(breach: str, rule: str) -> None:
     with pytest.raises(ValueError, match=f"Tiny breaks Gymnasium's contract: .*{rule}"):
         one_step(breach)
 
 
-def test_a_wrong_shape_is_noticed_on_any_step():
+def test_a_wrong_shape_is_noticed_on_any_step() -> None:
     env = make(Tiny, breach="step shape", at=3)
     env.reset(seed=0)
     env.step(env.action_space.sample())
@@ -79,14 +85,14 @@ def test_a_wrong_shape_is_noticed_on_any_step():
         env.step(env.action_space.sample())
 
 
-def test_what_is_no_environment_is_refused():
+def test_what_is_no_environment_is_refused() -> None:
     with pytest.raises(TypeError, match=r"a task must be a gymnasium\.Env"):
-        make(lambda: "an environment")
+        make(lambda: cast(Any, "an environment"))
     with pytest.raises(TypeError, match="must be a name, a Gymnasium id or a function"):
-        make(3)
+        make(cast(Any, 3))
 
 
-def test_float64_becomes_float32_and_success_is_kept():
+def test_float64_becomes_float32_and_success_is_kept() -> None:
     env = make(Tiny)
     observation, _ = env.reset(seed=0)
     assert observation.dtype == env.observation_space.dtype == np.float32
@@ -94,13 +100,13 @@ def test_float64_becomes_float32_and_success_is_kept():
     assert env.step(env.action_space.sample())[4]["is_success"] is True
 
 
-def test_goal_observations_are_flattened_in_the_authors_order():
+def test_goal_observations_are_flattened_in_the_authors_order() -> None:
     goal = spaces.Dict(
         desired_goal=spaces.Box(2, 3, (1,), np.float64),
         observation=spaces.Box(0, 1, (3,), np.float64),
         achieved_goal=spaces.Box(1, 2, (1,), np.float64),
     )
-    env = make(Tiny, observation_space=goal)
+    env: Any = make(Tiny, observation_space=goal)
     observation, _ = env.reset(seed=0)
     assert observation in env.observation_space
     assert np.array_equal(env.observation_space.low, [0, 0, 0, 1, 2])
@@ -118,7 +124,7 @@ def test_goal_observations_are_flattened_in_the_authors_order():
         (spaces.Box(-5, 5, (2,), np.int64), (2,)),
     ],
 )
-def test_other_observations_take_one_form(space, shape):
+def test_other_observations_take_one_form(space: spaces.Space[Any], shape: tuple[int, ...]) -> None:
     env = make(Tiny, observation_space=space)
     observation, _ = env.reset(seed=0)
     assert observation.shape == env.observation_space.shape == shape
@@ -126,26 +132,26 @@ def test_other_observations_take_one_form(space, shape):
     assert observation.dtype in (np.float32, np.uint8)
 
 
-def test_observations_without_a_length_are_refused():
+def test_observations_without_a_length_are_refused() -> None:
     with pytest.raises(TypeError, match="no fixed length"):
         make(Tiny, observation_space=spaces.Sequence(spaces.Box(0, 1, (1,))))
 
 
 @pytest.mark.parametrize("id", ["FetchReach-v4", "gymnasium_robotics:FetchReach-v4"])
-def test_goal_tasks_of_others_work(id):
+def test_goal_tasks_of_others_work(id: str) -> None:
     env = make(id)
     assert env.reset(seed=0)[0].shape == (16,)
     assert "is_success" in env.step(env.action_space.sample())[4]
 
 
-def test_atari_ids_work_without_registration_by_hand():
+def test_atari_ids_work_without_registration_by_hand() -> None:
     assert make("ALE/Pong-v5").observation_space.dtype == np.uint8
 
 
-def test_sparse_pays_by_the_predicate():
+def test_sparse_pays_by_the_predicate() -> None:
     seen = []
 
-    def third_step(env, observation, info):
+    def third_step(env: Any, observation: Array, info: dict[str, Any]) -> bool:
         seen.append(observation)
         return env.count == 3
 
@@ -160,48 +166,52 @@ def test_sparse_pays_by_the_predicate():
     assert env.step(env.action_space.sample())[4]["success_ever"] is False
 
 
-def test_sparse_can_end_with_success():
+def test_sparse_can_end_with_success() -> None:
     env = sparse(make(Tiny), lambda env, observation, info: info["is_success"], end_on_success=True)
     env.reset(seed=0)
     assert [env.step(env.action_space.sample())[2] for _ in range(2)] == [False, True]
 
 
-def test_sparse_refuses_what_is_no_predicate():
+def test_sparse_refuses_what_is_no_predicate() -> None:
     with pytest.raises(TypeError, match="predicate='height' must be a function"):
-        sparse(make(Tiny), "height")
-    env = sparse(make(Tiny), lambda env, observation, info: 0.7)
+        sparse(make(Tiny), cast(Any, "height"))
+    env = sparse(make(Tiny), lambda env, observation, info: cast(Any, 0.7))
     env.reset(seed=0)
     with pytest.raises(TypeError, match=r"True or False, it said 0\.7"):
         env.step(env.action_space.sample())
 
 
 @pytest.mark.parametrize("name", ["AntStand", "RobotPush", "MountainCar", "Freeway"])
-def test_rendering_needs_no_display(name, monkeypatch):
+def test_rendering_needs_no_display(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(variable, raising=False)
     env = make(name, render_mode="rgb_array")
     env.reset(seed=0)
     picture = env.render()
-    assert (picture.ndim, picture.shape[2], picture.dtype) == (3, 3, np.uint8)
+    assert isinstance(picture, np.ndarray)
+    assert (picture.ndim, picture.shape[2]) == (3, 3)
+    assert picture.dtype == np.uint8
     assert picture.std() > 5
     env.close()
 
 
 @pytest.mark.parametrize(("chosen", "package"), [(None, "libegl1"), ("egl", "libegl1"), ("osmesa", "libosmesa6")])
-def test_rendering_without_a_library_names_the_package(chosen, package, monkeypatch):
+def test_rendering_without_a_library_names_the_package(
+    chosen: str | None, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for variable in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(variable, raising=False)
     if chosen:
         monkeypatch.setenv("MUJOCO_GL", chosen)
-    monkeypatch.setattr(rendering, "_loads", lambda backend: False)
+    monkeypatch.setattr(rendering, "loads", lambda backend: False)
     for name in ("AntStand", "RobotReach"):
         with pytest.raises(ImportError, match=f"render_mode='rgb_array'.*apt install .*{package}"):
             make(name, render_mode="rgb_array")
     make(name)  # without a picture nothing is needed
 
 
-def test_a_time_limit_of_ones_own_stands_in_place_of_the_registered_one():
-    def tiny():
+def test_a_time_limit_of_ones_own_stands_in_place_of_the_registered_one() -> None:
+    def tiny() -> Tiny:
         return Tiny(at=1000)
 
     for task in (tiny, "Pendulum-v1", "MountainCar"):

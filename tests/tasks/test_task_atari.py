@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,15 +12,15 @@ from sasr.tasks.atari import Homes, Moment, Points, Rooms, Treasures
 from tests.tasks.rollouts import play
 
 
-def hold(action):
+def hold(action: Any) -> Any:
     return lambda env, observation, step: action
 
 
-def meaning(env, name):
+def meaning(env: Any, name: str) -> int:
     return env.unwrapped.screen.unwrapped.get_action_meanings().index(name)
 
 
-def moment(score=0.0, lives=3, **memory):
+def moment(score: float = 0.0, lives: int = 3, **memory: int) -> Moment:
     held = np.zeros(128, np.uint8)
     for address, value in memory.items():
         held[int(address[1:])] = value
@@ -26,47 +28,47 @@ def moment(score=0.0, lives=3, **memory):
 
 
 @pytest.mark.slow
-def test_freeway_always_up_scores_21():
-    env = make("Freeway")
+def test_freeway_always_up_scores_21() -> None:
+    env: Any = make("Freeway")
     told = play(env, 1, hold(meaning(env, "UP")))
     assert told.returns[0] == told.last_info["game_score"] == 21
     assert told.lengths[0] == 2000
     assert not told.terminated.any()
 
 
-def test_frogger_always_up_hops_once():
-    env = make("Frogger")
+def test_frogger_always_up_hops_once() -> None:
+    env: Any = make("Frogger")
     told = play(env, 1, hold(meaning(env, "UP")))
     assert told.last_info["game_score"] == 1
     assert told.returns[0] == 0
 
 
-def test_frogger_score_mode_pays_the_score():
-    env = make("Frogger", reward_mode="score")
+def test_frogger_score_mode_pays_the_score() -> None:
+    env: Any = make("Frogger", reward_mode="score")
     told = play(env, 1)
     assert told.returns[0] == told.last_info["game_score"] > 0
 
 
-def test_pitfall_starts_with_all_treasures():
-    env = make("Pitfall")
+def test_pitfall_starts_with_all_treasures() -> None:
+    env: Any = make("Pitfall")
     env.reset(seed=0)
     memory = env.unwrapped.ale.getRAM()
     assert (memory[113], memory[1]) == (31, 0xC4)
 
 
-def test_montezuma_starts_in_room_one():
-    env = make("MontezumaRevenge")
+def test_montezuma_starts_in_room_one() -> None:
+    env: Any = make("MontezumaRevenge")
     env.reset(seed=0)
     assert env.unwrapped.ale.getRAM()[3] == 1
 
 
-def test_pitfall_ends_with_the_first_mishap():
+def test_pitfall_ends_with_the_first_mishap() -> None:
     told = play(make("Pitfall"), 3)
     assert told.terminated.all()
     assert (told.returns == 0).all()
 
 
-def test_frames_are_grey_and_can_be_scaled():
+def test_frames_are_grey_and_can_be_scaled() -> None:
     frame, info = make("Freeway").reset(seed=0)
     scaled, _ = make("Freeway", scale=True).reset(seed=0)
     assert (frame.shape, frame.dtype, info["game_score"]) == ((84, 84), np.uint8, 0.0)
@@ -74,16 +76,16 @@ def test_frames_are_grey_and_can_be_scaled():
     assert scaled == pytest.approx(frame / 255, abs=1e-6)
 
 
-def test_a_step_is_four_frames_with_and_without_pooling():
+def test_a_step_is_four_frames_with_and_without_pooling() -> None:
     for pooling in (True, False):
-        env = make("Freeway", pooling=pooling)
+        env: Any = make("Freeway", pooling=pooling)
         env.reset(seed=0)
         before = env.unwrapped.ale.getEpisodeFrameNumber()
         env.step(0)
         assert env.unwrapped.ale.getEpisodeFrameNumber() - before == 4
 
 
-def test_treasure_rule():
+def test_treasure_rule() -> None:
     rule = Treasures()
     rule.reset(moment(_113=31))
     assert rule.step(moment(score=-4, _113=31)) == (0.0, False)  # a log
@@ -96,7 +98,7 @@ def test_treasure_rule():
     assert rule.step(moment(_113=31))[0] == 0.0
 
 
-def test_home_rule():
+def test_home_rule() -> None:
     rule = Homes()
     rule.reset(moment(_99=0b100000))
     assert rule.step(moment(score=40, _99=0b100100)) == (1.0, False)  # bit 5 is no home
@@ -109,7 +111,7 @@ def test_home_rule():
     assert rule.step(moment(score=0, _99=0)) == (0.0, False)
 
 
-def test_room_rule():
+def test_room_rule() -> None:
     rule = Rooms()
     rule.reset(moment(_57=0, _3=1))
     assert [rule.step(moment(_57=level, _3=room))[0] for level, room in ((0, 1), (0, 2), (0, 1), (0, 2), (1, 1))] == [
@@ -123,12 +125,12 @@ def test_room_rule():
     assert rule.step(moment(_57=0, _3=2)) == (1.0, False)  # a new episode discovers again
 
 
-def test_point_rule():
+def test_point_rule() -> None:
     rule = Points()
     rule.reset(moment())
     assert [rule.step(moment(score=score))[0] for score in (0, 20, 500, -1)] == [0.0, 1.0, 1.0, 0.0]
 
 
-def test_an_unknown_reward_mode_is_refused():
+def test_an_unknown_reward_mode_is_refused() -> None:
     with pytest.raises(ValueError, match="reward_mode='points' must be 'event' or 'score'"):
         make("Freeway", reward_mode="points")

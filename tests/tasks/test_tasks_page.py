@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from sasr.tasks.catalogue import EVERY, VARIANTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 
 
-def test_the_page_has_every_task_with_its_picture_and_figures():
+def test_the_page_has_every_task_with_its_picture_and_figures() -> None:
     text = PAGE.read_text()
     for task in EVERY:
         assert f"## {task.name}\n" in text
@@ -21,8 +22,9 @@ def test_the_page_has_every_task_with_its_picture_and_figures():
     assert sum(picture.stat().st_size for picture in (PAGE.parent / "tasks").iterdir()) < 1_500_000
 
 
-def test_the_pages_example_runs():
-    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
-    names = {}
-    exec(code, names)
+def test_the_pages_example_runs() -> None:
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert code is not None
+    names: dict[str, Any] = {}
+    exec(code.group(1), names)
     assert names["step"].reward.shape == (10, 1)

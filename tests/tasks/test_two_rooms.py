@@ -19,7 +19,7 @@ def walk(env: gym.Env, *legs: tuple[np.ndarray, int]) -> list[tuple[np.ndarray, 
     for action, steps in legs:
         for _ in range(steps):
             observation, reward, terminated, truncated, _ = env.step(action)
-            seen.append((observation, reward, terminated))
+            seen.append((observation, float(reward), terminated))
             if terminated or truncated:
                 return seen
     return seen
@@ -77,5 +77,8 @@ def test_the_picture_shows_point_and_goal() -> None:
     env.reset(seed=0)
     before = env.render()
     walk(env, (NORTH, 5))
+    assert isinstance(before, np.ndarray)
     assert before.shape == (200, 400, 3)
-    assert not np.array_equal(before, env.render())
+    after = env.render()
+    assert isinstance(after, np.ndarray)
+    assert not np.array_equal(before, after)

@@ -14,6 +14,7 @@ import torch
 from sasr.agents.sac import SacConfig
 from sasr.shaping.presets import preset_config
 from sasr.training import TrainConfig, Trainer
+from sasr.training.checkpoint import Checkpoint, newest
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 from sasr.training.trainer import Silent
@@ -27,17 +28,17 @@ class Line(gym.Env[Any, Any]):
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.place, self.goal = self.np_random.uniform(-1.0, 1.0, 2)
         return self._told(), {}
 
-    def step(self, action):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.place += 0.3 * float(action[0]) + 0.05 * self.np_random.normal()
         won = abs(self.place - self.goal) < 0.15
         return self._told(), float(won), bool(won), False, {}
 
-    def _told(self):
+    def _told(self) -> Any:
         return np.array([self.place, self.goal], np.float32)
 
 
@@ -46,18 +47,18 @@ class Forgetful(Line):
 
     wind = np.random.default_rng()
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.goal = 100.0  # out of reach, so that every episode is as long
         return self._told(), {}
 
-    def step(self, action):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.place += 0.1 * float(self.wind.normal())
         return super().step(action)
 
 
-gym.register("Line-v0", Line, max_episode_steps=25)
-gym.register("Forgetful-v0", Forgetful, max_episode_steps=25)
+gym.register("Line-v0", f"{__name__}:Line", max_episode_steps=25)
+gym.register("Forgetful-v0", f"{__name__}:Forgetful", max_episode_steps=25)
 
 
 def config_of(**settings: Any) -> TrainConfig:
@@ -83,6 +84,12 @@ def shaped(preset: str, **options: Any) -> dict[str, Any]:
     """Settings of a run with SASR, its evidence in force from the first states on."""
     config = preset_config(preset, **({"features": 40, "burn_in": 5, "retention": 0.5} | options))
     return {"shaper": "sasr", "preset": preset, "shaper_config": config}
+
+
+class Ended(Trainer):
+    """A trainer that remembers how its run ended."""
+
+    state: dict[str, torch.Tensor]
 
 
 class Everything(Silent):
@@ -119,6 +126,13 @@ class Everything(Silent):
         del self.events[saved["events"] :]
 
 
+def checkpoint_in(folder: Path) -> Checkpoint:
+    """The newest checkpoint there, which has to be one."""
+    found = newest(folder)
+    assert found is not None
+    return found
+
+
 def state_of(trainer: Trainer) -> dict[str, torch.Tensor]:
     """Everything that decides how a run goes on."""
     parts: dict[str, Mapping[str, Any]] = {
@@ -142,11 +156,12 @@ def differences(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tenso
     ]
 
 
-def run(config: TrainConfig, folder: Path | None = None, **options: Any) -> tuple[Everything, Trainer]:
+def run(config: TrainConfig, folder: Path | None = None, **options: Any) -> tuple[Everything, Ended]:
     """Start a run, or go on with the one in `folder`, until it ends or is stopped."""
     recorder = Everything(**options)
-    with Trainer(config, folder=folder, recorder=recorder) as trainer:
+    trainer = Ended(config, folder=folder, recorder=recorder)
+    with trainer:
         trainer.resume()
         trainer.run()
-        trainer.state = state_of(trainer)  # type: ignore[attr-defined]  # before the environments are closed
+        trainer.state = state_of(trainer)  # before the environments are closed
     return recorder, trainer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,9 @@ from sasr.agents.td3 import Td3Config
 from sasr.envs.population import Population
 from sasr.training import TrainConfig, Trainer
 from sasr.training.base import DivergedError
-from sasr.training.checkpoint import newest
 from sasr.training.trainer import CHECKPOINTS
 
-from .runs import Everything, config_of, run
+from .runs import Everything, checkpoint_in, config_of, run
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "burn_in": 30, "batch_size": 16}
 HUGE_STEPS = {
@@ -43,7 +43,7 @@ class Poison(Everything):
 
 @pytest.mark.parametrize("agent", HUGE_STEPS)
 @pytest.mark.parametrize("log_every", [7, 10_000])  # without a log, it is an action or the checkpoint that finds it
-def test_every_agent_that_diverges_says_so(agent, log_every, tmp_path):
+def test_every_agent_that_diverges_says_so(agent: Any, log_every: int, tmp_path: Path) -> None:
     task = "CartPole-v1" if agent == "sac_discrete" else "Line-v0"
     config = config_of(
         task=task, agent=agent, agent_config=HUGE_STEPS[agent], shaper="none", eval_every=0, log_every=log_every
@@ -65,7 +65,9 @@ def test_every_agent_that_diverges_says_so(agent, log_every, tmp_path):
         ("critic_adam.square_0", 1, math.inf),  # moments from which nothing is learned any more
     ],
 )
-def test_a_population_names_who_diverged_and_its_last_good_checkpoint_stays(tensor, row, number, log_every, tmp_path):
+def test_a_population_names_who_diverged_and_its_last_good_checkpoint_stays(
+    tensor: Any, row: Any, number: int, log_every: int, tmp_path: Path
+) -> None:
     config = config_of(shaper="none", eval_every=0, log_every=log_every)
     run(config, tmp_path, stop_at=60)
     recorder = Poison(tensor, row, number)
@@ -74,35 +76,35 @@ def test_a_population_names_who_diverged_and_its_last_good_checkpoint_stays(tens
         with pytest.raises(DivergedError, match=r"diverged at step 1\d\d \(seed 1\)"):
             trainer.run()
     assert any("learning diverged" in text for text in recorder.notices)
-    found = newest(tmp_path / CHECKPOINTS)
+    found = checkpoint_in(tmp_path / CHECKPOINTS)
     assert found.facts["steps"] == 60
     assert all(own.isfinite().all() for own in found.read("agent").values())
 
 
-def test_looking_for_it_costs_nothing_between_two_lines_of_the_log():
+def test_looking_for_it_costs_nothing_between_two_lines_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(shaper="none", eval_every=0, steps=100, log_every=20)
     looks = 0
     with Trainer(config) as trainer:
         finite = trainer.learner.finite
 
-        def counted():
+        def counted() -> Any:
             nonlocal looks
             looks += 1
             return finite()
 
-        trainer.learner.finite = counted
+        monkeypatch.setattr(trainer.learner, "finite", counted)
         trainer.run()
     assert looks == 5
 
 
-def test_another_error_stays_the_error_that_it_is():
+def test_another_error_stays_the_error_that_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     with Trainer(config_of(shaper="none")) as trainer:
-        trainer.loop.turn = lambda: 1 / 0
+        monkeypatch.setattr(trainer.loop, "turn", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             trainer.run()
 
 
-def test_an_action_that_is_no_number_is_the_agents_doing():
+def test_an_action_that_is_no_number_is_the_agents_doing() -> None:
     with Population("Pendulum-v1", seeds=[0], workers=0) as population:
         population.reset()
         with pytest.raises(ValueError, match=r"is nan .*the agent that chose it has diverged"):
@@ -118,6 +120,6 @@ def test_an_action_that_is_no_number_is_the_agents_doing():
         ({"agent": "ppo", "agent_config": PpoConfig(clip=math.inf)}, "agent.clip=inf"),
     ],
 )
-def test_settings_are_finite(settings, name):
+def test_settings_are_finite(settings: Any, name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is not a finite number"):
         TrainConfig(task="Pendulum-v1", **settings)

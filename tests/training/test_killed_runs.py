@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ import pytest
 @pytest.mark.parametrize(
     ("command", "number", "steps"), [("kills", 6, 100), ("crash-points", 7, 40), ("signals", 4, 300)]
 )
-def test_a_run_ends_as_if_nothing_had_happened_and_nothing_is_left(command, number, steps):
+def test_a_run_ends_as_if_nothing_had_happened_and_nothing_is_left(command: Any, number: int, steps: int) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "benchmarks.reliability", command, "--number", str(number), "--steps", str(steps)],
         cwd=Path(__file__).parents[2],

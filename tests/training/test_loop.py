@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from sasr import SASR, Batch, Host
+from sasr import SASR, Batch, Host, Shaper
 from sasr.agents import Sac, SacConfig, Td3, Td3Config
 from sasr.envs.population import Population
 from sasr.training import Loop, OffPolicy
@@ -15,7 +17,7 @@ def learner_of(
     population: Population,
     config: SacConfig,
     *,
-    shaper: SASR | None = None,
+    shaper: Shaper | None = None,
     capacity: int = 300,
     agent: type[Sac] = Sac,
 ) -> OffPolicy:
@@ -43,7 +45,7 @@ class Recorded(Loop):
         return ended
 
 
-def run(steps: int, *, seeds: tuple[int, ...] = (0, 1), envs: int = 1, shaper: SASR | None = None) -> Recorded:
+def run(steps: int, *, seeds: tuple[int, ...] = (0, 1), envs: int = 1, shaper: Shaper | None = None) -> Recorded:
     with Population("Pendulum-v1", seeds=seeds, environments=envs, workers=0) as population:
         loop = Recorded(population, learner_of(population, TINY, shaper=shaper))
         loop.run(steps)
@@ -104,8 +106,10 @@ def test_an_episode_cut_by_its_time_limit_is_stored_as_truncated_with_its_last_o
 
 def test_sasr_marks_slots_in_the_replay_also_when_it_wraps() -> None:
     flags, own = (run(450, seeds=(0,), shaper=SASR(storage=name, retention=1.0)) for name in ("flags", "own"))
-    stored = flags.shaper.evidence.store.select(0, 1)  # failures: an episode of Pendulum is never rewarded
-    assert 0 < len(stored) <= 300 < len(own.shaper.evidence.store.select(0, 1))
+    flagged: Any = flags.shaper
+    owned: Any = own.shaper
+    stored = flagged.evidence.store.select(0, 1)  # failures: an episode of Pendulum is never rewarded
+    assert 0 < len(stored) <= 300 < len(owned.evidence.store.select(0, 1))
     rows = flags.replay.obs[0, :, 0]
     assert all((rows == state).all(-1).any() for state in stored)
 
@@ -121,7 +125,7 @@ def test_a_seed_alone_and_in_a_population_takes_the_same_steps() -> None:
     ("wrong", "name"),
     [({"burn_in": 10}, "burn_in=10 is"), ({"batch_size": 301, "burn_in": 400}, "capacity=300 is")],
 )
-def test_a_burn_in_or_capacity_shorter_than_a_batch_is_refused(wrong: dict[str, int], name: str) -> None:
+def test_a_burn_in_or_capacity_shorter_than_a_batch_is_refused(wrong: dict[str, Any], name: str) -> None:
     config = SacConfig(**({"burn_in": 40, "batch_size": 16} | wrong))
     with Population("Pendulum-v1", seeds=[0], workers=0) as population, pytest.raises(ValueError, match=name):
         learner_of(population, config)

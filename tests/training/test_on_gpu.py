@@ -32,7 +32,7 @@ def trained(
     shaper: str = "sasr",
     shaper_config: Any = None,
     agent_config: SacConfig = TINY,
-) -> Trainer:
+) -> Any:
     config = TrainConfig(
         task=task,
         steps=steps,
@@ -89,7 +89,7 @@ def test_replays_of_a_graph_see_new_arguments_and_draw_new_numbers() -> None:
     torch.testing.assert_close(noise, expected, rtol=0, atol=1e-4)
 
 
-def ppo_trained(mode: Mode, *, task: str = "MountainCar", shaper: str = "sasr") -> Trainer:
+def ppo_trained(mode: Mode, *, task: str = "MountainCar", shaper: str = "sasr") -> Any:
     config = TrainConfig(
         task=task,
         steps=400,
@@ -192,7 +192,7 @@ def test_what_is_fetched_from_a_graph_is_there_and_stays_when_the_next_comes() -
     ids=str,
 )
 def test_evidence_counted_beside_graphs_is_what_is_counted_plainly(changes: dict[str, Any]) -> None:
-    def counted(mode: Mode) -> Trainer:
+    def counted(mode: Mode) -> Any:
         return trained(
             mode,
             steps=1_300,
@@ -204,7 +204,8 @@ def test_evidence_counted_beside_graphs_is_what_is_counted_plainly(changes: dict
     plain, captured = counted("eager"), counted("graph")
     if not changes:
         assert captured.graphs["absorb"].graphs  # or nothing was counted by a graph
-    expected, evidence = (trainer.learner.shaper.evidence for trainer in (plain, captured))
+    learners: list[Any] = [trainer.learner for trainer in (plain, captured)]
+    expected, evidence = (learner.shaper.evidence for learner in learners)
     assert int(expected.estimator.size.sum()) > 1_000
     assert torch.equal(expected.estimator.size, evidence.estimator.size)
     query = torch.randn(3, 64, 3, device="cuda")

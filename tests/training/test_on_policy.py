@@ -93,6 +93,7 @@ def test_the_step_under_way_while_learning_keeps_the_likelihood_of_the_policy_th
     learner, walk = make_learner(config=replace(SMALL, lr=0.05), actions=CONTINUOUS), Walk(1, 2)
     go_on(learner, walk, 8)
     action = learner.act(walk.obs)
+    assert learner.acted is not None
     expected = learner.acted.log_prob.clone()
     learner.learn(1)
     learner.store(walk.step(action))

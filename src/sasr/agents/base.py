@@ -16,6 +16,9 @@ from sasr.experience.types import Batch, Host, check_batch
 from sasr.networks.layers import NormName, PopulationMLP, check_norm
 from sasr.randomness import MemberStreams
 
+MOST_N_STEP = 1_000
+"""Rewards that one target may sum."""
+
 
 class OffPolicyAgent(CheckedModule, ABC):
     """P independent agents, one for each seed of the host; everything learned is in `state_dict`."""
@@ -103,6 +106,8 @@ def check_settings(config: Any) -> None:
             raise ValueError(f"{field.name}={value} must not be negative; the usual one is {field.default}")
         if field.name in ("policy_frequency", "batch_size", "n_step", "features") and value < 1:
             raise ValueError(f"{field.name}={value} must be at least 1")
+        if field.name == "n_step" and value > MOST_N_STEP:
+            raise ValueError(f"n_step={value} must be at most {MOST_N_STEP:,}; the usual ones are 1 to 10")
     if any(width < 1 for width in config.hidden):
         raise ValueError(f"hidden={config.hidden} has a layer without units; the usual ones are (256, 256)")
     if not 0.0 < config.tau <= 1.0:

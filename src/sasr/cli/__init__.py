@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from sasr.terminal import Terminal, harmless
 _LONGEST = 2_000  # characters of a message: it may quote what was found in a file
 PLAIN = (ValueError, TypeError, LookupError, ImportError, OSError)
 """Errors whose message says all: what is wrong, and what to do."""
+_NO_MEMORY = re.compile("can't allocate memory|out of memory|^Unable to allocate", re.IGNORECASE)  # torch, CUDA, numpy
 
 
 class Command(NamedTuple):
@@ -52,7 +54,7 @@ COMMANDS = {
     "compare": Command(
         "compare",
         "compare",
-        "Train every method on every task; what was interrupted goes on when the same command is given again.",
+        "Train every method on every task; the same command again continues runs that were interrupted.",
     ),
     "report": Command(
         "report", "report", "Write one HTML page about runs and results, which opens from disk, offline."
@@ -130,6 +132,9 @@ def _in_one_line(error: Exception) -> str:
     message = str(error) if isinstance(error, OSError) else str(error.args[0] if error.args else "")
     line, _, more = message.partition("\n\nThe worker's traceback:")
     line = " ".join(line.splitlines())[:_LONGEST]
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(line)):
+        reason = f" ({line})" if line else ""
+        return f"there is not enough memory{reason}; take fewer seeds, smaller networks or a smaller --capacity"
     if isinstance(error, PLAIN) and line:
         return line
     if not more:

@@ -74,7 +74,7 @@ def evaluate_run(
     kept = [write_judgement(policy, result, seed=seed, deterministic=deterministic)]
     if video:
         for member in range(len(policy.seeds)):
-            kept.append(film(policy, member=member, seed=seed, deterministic=deterministic))
+            kept.append(film(policy, member=member, seed=seed, deterministic=deterministic, allow_import=allow_import))
     for path in kept:
         console.print(str(path), highlight=False, markup=False, soft_wrap=True)
 

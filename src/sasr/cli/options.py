@@ -14,7 +14,7 @@ import tyro
 from sasr.errors import unknown_name
 from sasr.settings import TrainConfig, field_types
 
-PARTS = ("agent", "shaper")
+PARTS = ("agent", "shaper", "task")
 MOST_SEEDS = 10_000
 """Independent runs that one command may be asked for."""
 AllowImport = Annotated[
@@ -48,14 +48,16 @@ def split_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
     """The texts given for each part, by setting.
 
     >>> split_settings(["agent.burn_in=100", "shaper.kernel=laplacian"])
-    {'agent': {'burn_in': '100'}, 'shaper': {'kernel': 'laplacian'}}
+    {'agent': {'burn_in': '100'}, 'shaper': {'kernel': 'laplacian'}, 'task': {}}
     """
     found: dict[str, dict[str, str]] = {part: {} for part in PARTS}
     for setting in settings:
         name, equals, text = setting.partition("=")
         part, dot, field = name.strip().replace("-", "_").partition(".")
         if not equals or not dot:
-            raise ValueError(f"--set {setting} is no setting; write agent.NAME=VALUE or shaper.NAME=VALUE")
+            raise ValueError(
+                f"--set {setting} is no setting; write agent.NAME=VALUE, shaper.NAME=VALUE or task.NAME=VALUE"
+            )
         if part not in PARTS:
             raise unknown_name("--set: part", part, PARTS)
         found[part][field] = text.strip()

@@ -25,7 +25,14 @@ from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS
 from sasr.terminal import Terminal
 
-_OWN_FLAGS = ("task", "seeds", "steps", "agent_config", "shaper_config")  # settings that flags say in another way
+_OWN_FLAGS = (
+    "task",
+    "seeds",
+    "steps",
+    "task_settings",
+    "agent_config",
+    "shaper_config",
+)  # settings that flags say in another way
 _MEANING = meanings(TrainConfig)
 _PRESET = tyro.conf.arg(help=_MEANING["preset"])
 Tensorboard = Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")]
@@ -51,8 +58,9 @@ def train(
         tyro.conf.UseAppendAction[list[str]],
         tyro.conf.arg(
             metavar="agent.NAME=VALUE",
-            help="A setting of the agent or the shaper, such as agent.critic_lr=1e-3 or shaper.reward_weight=0.3; may "
-            "be given many times. `sasr settings` lists them.",
+            help="A setting of the agent, the shaper or the task, such as agent.critic_lr=1e-3, "
+            "shaper.reward_weight=0.3 or task.fixed=true; may be given many times. `sasr settings` lists those of "
+            "agents and shapers.",
         ),
     ] = [],  # noqa: B006  tyro's way to say "none given"; never changed
     out: Annotated[Path | None, tyro.conf.arg(help="Folder of the run, new; None makes one under runs/.")] = None,
@@ -77,7 +85,7 @@ def train(
         shaper_settings=given["shaper"],
     )
     length = default_steps(task) if steps is None else steps
-    config = method.config(task, seeds=range(seed, seed + seeds), steps=length, **settings)
+    config = method.config(task, seeds=range(seed, seed + seeds), steps=length, task_settings=given["task"], **settings)
     console = Terminal()
     _print_end(start(config, out=out, console=console, events=tensorboard, track=track), console)
 

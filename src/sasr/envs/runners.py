@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from sasr.envs import shared_memory as shared
 from sasr.envs.shared_memory import Bell, Board, BoardShape
-from sasr.envs.worker import Brief, Stepper, picklable
-from sasr.tasks.environment import Env
+from sasr.envs.worker import Brief, Stepper
+from sasr.tasks.environment import Env, picklable
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from sasr.envs.worker import main; main()"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")

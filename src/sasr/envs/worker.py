@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sasr.envs.replayable import Remembered
 from sasr.envs.shared_memory import (
@@ -178,11 +178,3 @@ def _follow_parent(parent: int) -> None:
     while not closed.poll(1000) and os.getppid() == parent:
         pass
     os._exit(1)
-
-
-def picklable(build: Callable[[], Any]) -> bytes:
-    """The function as bytes, by value where it comes from a script or a notebook."""
-    import cloudpickle
-
-    packed: bytes = cloudpickle.dumps(build)
-    return packed

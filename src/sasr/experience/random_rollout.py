@@ -1,8 +1,10 @@
-"""States that a random policy visits, in the order it visits them."""
+"""States that a random policy visits, in the order it visits them, and what happened there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -15,36 +17,79 @@ MOST_STEPS = 10_000_000
 
 
 class RandomRollout(NamedTuple):
-    """What a random policy saw."""
+    """What a random policy saw in n steps."""
 
     states: NDArray[Any]  # (n, k)
     episodes: int
     """Episodes that ended."""
     rewarded: int
     """Episodes that had a positive reward or info["is_success"]."""
+    rewards: NDArray[np.float64]  # (n,)
+    terminated: NDArray[np.bool_]  # (n,) the task ended with this step
+    truncated: NDArray[np.bool_]  # (n,) the episode was cut off
+    success: NDArray[np.bool_]  # (n,) info["is_success"]
+    tells_success: bool
+    """Whether info["is_success"] is ever there."""
+    info: dict[str, NDArray[np.float64]]
+    """Numbers of info that were asked for, each (n,); NaN where a step had none."""
 
 
 def random_rollout(
-    env: gym.Env[Any, Any], steps: int, *, seed: int = 0, progress: Callable[[int], None] | None = None
+    env: gym.Env[Any, Any],
+    steps: int,
+    *,
+    seed: int = 0,
+    info: Sequence[str] = (),
+    progress: Callable[[int], None] | None = None,
 ) -> RandomRollout:
-    """Act at random for `steps` steps; `progress` is told the number of steps done now and then."""
+    """Act at random for `steps` steps.
+
+    Args:
+        env: The environment.
+        steps: How many.
+        seed: Of the environment and of the policy.
+        info: Numbers of info to keep.
+        progress: Told the number of steps done now and then.
+    """
     if not 1 <= steps <= MOST_STEPS:
         raise ValueError(f"steps={steps} must be at least 1 and at most {MOST_STEPS:,}")
     if seed < 0:
         raise ValueError(f"seed={seed} must not be negative")
     env.action_space.seed(seed)
     states, episodes, rewarded, hit = [], 0, 0, False
+    rewards, flags = np.zeros(steps), np.zeros((3, steps), np.bool_)
+    numbers = {name: np.full(steps, np.nan) for name in info}
+    keys: set[str] = set()
     obs, _ = env.reset(seed=seed)
-    for step in range(1, steps + 1):
+    for step in range(steps):
         states.append(obs)
-        obs, reward, terminated, truncated, info = env.step(env.action_space.sample())
-        hit = hit or float(reward) > 0.0 or bool(info.get("is_success", False))
+        obs, reward, terminated, truncated, told = env.step(env.action_space.sample())
+        rewards[step], flags[:, step] = reward, (terminated, truncated, told.get("is_success", False))
+        keys |= told.keys()
+        for name, values in numbers.items():
+            values[step] = _number(told.get(name))
+        hit = hit or float(reward) > 0.0 or bool(flags[2, step])
         if terminated or truncated:
             episodes, rewarded, hit = episodes + 1, rewarded + hit, False
             obs, _ = env.reset()
-        if progress and (step % 100 == 0 or step == steps):
-            progress(step)
+        if progress and ((step + 1) % 100 == 0 or step + 1 == steps):
+            progress(step + 1)
+    for name, values in numbers.items():
+        if np.isnan(values).all():
+            raise ValueError(f"info has no number called {name!r}; it has {', '.join(sorted(keys)) or 'nothing'}")
     stacked = (
         {key: np.stack([s[key] for s in states]) for key in states[0]} if isinstance(obs, dict) else np.stack(states)
     )
-    return RandomRollout(flatten_observations(env.observation_space, stacked), episodes, rewarded)
+    return RandomRollout(
+        flatten_observations(env.observation_space, stacked),
+        episodes,
+        rewarded,
+        rewards,
+        *flags,
+        "is_success" in keys,
+        numbers,
+    )
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, Real | np.bool_) else math.nan

@@ -16,7 +16,7 @@ from sasr.agents.registry import AGENTS, agent_named
 from sasr.api import agent_for, default_steps
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
-from sasr.settings import WHOLE_RUN, SettingError, TrainConfig, typed_settings
+from sasr.settings import WHOLE_RUN, SettingError, TrainConfig, typed_settings, typed_task_settings
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import NONE, SHAPERS, shaper_named
 from sasr.tasks.catalogue import full_id
@@ -31,6 +31,11 @@ class Cell:
     method: Method
     seeds: tuple[int, ...]
     steps: int
+    task_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the task that are not its defaults."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "task_settings", typed_task_settings(self.task, self.task_settings))
 
     @property
     def id(self) -> str:
@@ -46,7 +51,9 @@ class Cell:
 
     def config(self, **more: Any) -> TrainConfig:
         """The settings of its run."""
-        return self.method.config(self.task, seeds=self.seeds, steps=self.steps, **more)
+        return self.method.config(
+            self.task, seeds=self.seeds, steps=self.steps, task_settings=self.task_settings, **more
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` gives the same cell back."""
@@ -65,6 +72,8 @@ class Cell:
     def _digest(self, **more: Any) -> str:
         content = {"task": full_id(self.task), "steps": self.steps, **self.method.content(), **more}
         # How often a run is saved does not change what comes out.
+        if self.task_settings:
+            content["task_settings"] = self.task_settings
         content["settings"] = {name: own for name, own in self.method.settings.items() if name != "checkpoint_minutes"}
         return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
 
@@ -199,6 +208,7 @@ def _fields(cell: Cell) -> dict[str, Any]:
 
 _CELLS_OWN = (
     "task",
+    "task_settings",
     "agent",
     "shaper",
     "preset",
@@ -249,14 +259,24 @@ class Method:
             self._set("shaper_settings", typed_settings("shaper", [shaper.config], self.shaper_settings))
         self._shaper_config()  # raises on settings that can't be together
 
-    def config(self, task: str, *, seeds: Iterable[int], steps: int, **more: Any) -> TrainConfig:
+    def config(
+        self,
+        task: str,
+        *,
+        seeds: Iterable[int],
+        steps: int,
+        task_settings: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> TrainConfig:
         """The settings of this method's run on a task."""
+        given = typed_task_settings(task, task_settings or {})
         agent, agent_config = self.agent, None
         if self.agent_settings:
-            agent = _agent_for(task, agent)
+            agent = _agent_for(task, agent, **given)
             agent_config = AGENTS[agent].settings(**self.agent_settings)
         return TrainConfig(
             task=task,
+            task_settings=given,
             agent=agent,
             shaper=self.shaper,
             preset=self.preset,
@@ -297,8 +317,8 @@ def built_in_methods() -> dict[str, Method]:
 
 
 @lru_cache(maxsize=256)
-def _agent_for(task: str, agent: str) -> str:
-    return agent_for(task, agent)
+def _agent_for(task: str, agent: str, **task_settings: Any) -> str:
+    return agent_for(task, agent, **task_settings)
 
 
 def plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from sasr.logs.console import number
 _STYLE = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "bold red", "stopped": "yellow"}
 _ORDER = ("failed", "running", "stopped", "done", "waiting")
 _BAR = 12
-_PLAIN = 60.0  # seconds between plain lines about what is running
+PLAIN_SECONDS = 60.0  # seconds between plain lines about what is running
 
 
 class GridView:
@@ -83,7 +83,7 @@ class GridView:
         return f"{' · '.join(counts)} · {span(time.monotonic() - self.began)}{more}"
 
     def _tell_now_and_then(self) -> None:
-        while not self._over.wait(_PLAIN):
+        while not self._over.wait(PLAIN_SECONDS):
             parts = [
                 f"{status.job.cell}: {progress_of(status.job).step / status.job.cell.steps:.0%}"
                 for status in self.grid.of("running")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
@@ -15,10 +15,15 @@ from torch import Tensor
 
 from sasr.evidence.counts import ExactCounts
 from sasr.evidence.kernels import kernel_named
+from sasr.experience.flatten import state_width
+from sasr.experience.random_rollout import RandomRollout, random_rollout
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.types import Batch, Host
+from sasr.shaping.outcomes import explained, outcomes
 from sasr.shaping.presets import PRESETS, SasrConfig
 from sasr.shaping.sasr import SASR
+from sasr.shaping.success_watch import SuccessWatch, no_success
+from sasr.tasks.environment import TaskLike, close_environment, make
 
 LONELY = 0.01
 """A state whose exact kernel sum over all evidence is below this has no neighbour."""
@@ -53,6 +58,10 @@ class Diagnosis:
     """Share of estimates below 0, which are clamped."""
     reason: str
     """Why the shaped reward is noise; empty where it is signal."""
+    explained: dict[str, float] = field(default_factory=dict)
+    """R² of what the neighbours of new states predict, by what that is; NaN where it is always the same."""
+    warning: str = ""
+    """Why there may be nothing to count: no step counts as a success. Empty where there is, or without rewards."""
 
     @property
     def is_signal(self) -> bool:
@@ -66,15 +75,31 @@ class Diagnosis:
 
 
 @torch.no_grad()
-def diagnose(states: NDArray[Any] | Tensor, shaper: SASR | None = None, *, seed: int = 0) -> Diagnosis:
+def diagnose(
+    states: NDArray[Any] | Tensor | RandomRollout | TaskLike,
+    shaper: SASR | None = None,
+    *,
+    seed: int = 0,
+    steps: int = 6000,
+    info: Sequence[str] = (),
+) -> Diagnosis:
     """Evaluate a shaper's settings on states (n, k), in the order a policy visited them.
+
+    In place of states, a task, on which a random policy takes `steps` steps: a name, an id, module:function, an
+    environment, or a function that makes one. Only then rewards are known, and the numbers of `info` that are named:
+    the diagnosis has `explained` and `warning`.
 
     The first five sixths are taken as evidence, every one of them retained; the last sixth are new states to evaluate,
     which mostly come from other episodes. Rewards are not needed: for the signal-to-noise ratio a state's
     outcome is synthetic: which side of a random direction in standardised state space it lies on. The shaper itself is
     not touched; only its settings are used.
     """
-    data = torch.as_tensor(np.asarray(states)).flatten(1).float()
+    rollout = None
+    if isinstance(states, RandomRollout):
+        rollout = states
+    elif not isinstance(states, np.ndarray | Tensor | list):
+        rollout = visited(states, steps, seed=seed, info=info)
+    data = torch.as_tensor(np.asarray(states if rollout is None else rollout.states)).flatten(1).float()
     if len(data) < 60:
         raise ValueError(f"{len(data)} states are too few to evaluate a kernel; give at least 60, better 6,000")
     finite = torch.isfinite(data)
@@ -85,6 +110,9 @@ def diagnose(states: NDArray[Any] | Tensor, shaper: SASR | None = None, *, seed:
     stored, new = data[: -(len(data) // 6)], data[-(len(data) // 6) :][:1000]
     probes = [_Probe(config, stored, new, seed + index) for index in range(PROBES)]
     estimated, exact = probes[0].estimate(), probes[0].exact()
+    about_rollout: dict[str, Any] = {}
+    if rollout is not None:
+        about_rollout = {"explained": probes[0].explained(rollout), "warning": _warning(rollout, config.reward_above)}
     reliability = float(np.mean([probe.reliability() for probe in probes]))
     figures = {
         "lonely": float((exact < LONELY).float().mean()),
@@ -99,7 +127,25 @@ def diagnose(states: NDArray[Any] | Tensor, shaper: SASR | None = None, *, seed:
         clamped=float((probes[0].shaper.evidence.raw(new.expand(2, -1, -1)) < 0.0).float().mean()),
         reason=_reason(**figures, neighbour_share=float(exact.median()) / len(stored)),
         **figures,
+        **about_rollout,
     )
+
+
+def visited(
+    task: TaskLike,
+    steps: int,
+    *,
+    seed: int = 0,
+    info: Sequence[str] = (),
+    progress: Callable[[int], None] | None = None,
+) -> RandomRollout:
+    """What a random policy sees on a task; see `random_rollout`."""
+    env = make(task)
+    try:
+        state_width(env.unwrapped.observation_space)
+        return random_rollout(env, steps, seed=seed, info=info, progress=progress)
+    finally:
+        close_environment(env)
 
 
 def suggest(
@@ -167,7 +213,7 @@ class _Probe:
                 if len(states):
                     self.shaper.add_trajectory(states, success=outcome == SUCCESS, member=member)
             self.shaper.evidence.rebuild(member)
-        self.new = new
+        self.stored, self.new = stored, new
 
     def estimate(self) -> Tensor:
         """Estimated kernel sums of the new states over all evidence, (n,)."""
@@ -182,6 +228,14 @@ class _Probe:
             counts.add(0, outcome, evidence.normaliser.of_member(0, states))
         return counts.raw(evidence.normaliser.of_member(0, self.new)[None])[0].sum(-1)
 
+    def explained(self, rollout: RandomRollout) -> dict[str, float]:
+        """R² of what the new states' neighbours predict, by what that is."""
+        evidence = self.shaper.evidence
+        stored, new = (evidence.normaliser.of_member(0, part) for part in (self.stored, self.new))
+        h, count = float(evidence.h[0]), len(stored) + len(new)
+        found = outcomes(rollout, self.shaper.config.segment_steps)
+        return {name: explained(evidence.kernel, h, stored, new, own[:count]) for name, own in found.items()}
+
     def reliability(self) -> float:
         """Correlation of the two runs' success rates over the new states."""
         obs = self.new.expand(2, -1, -1)
@@ -191,6 +245,17 @@ class _Probe:
         if first.std() == 0.0 or second.std() == 0.0:
             return 0.0
         return float(np.corrcoef(first, second)[0, 1])
+
+
+def _warning(rollout: RandomRollout, reward_above: float) -> str:
+    """What stands in the way of a success, as far as a random policy can tell; empty where nothing does."""
+    watch = SuccessWatch(reward_above)
+    text = watch.observe(rollout.rewards, rollout.terminated, rollout.success)
+    succeeded = watch.finished and not text
+    if succeeded or rollout.tells_success:
+        return ""
+    # Where all rewards are 0 the goal may just not have been found; one that costs until it is reached says more.
+    return text or (no_success(watch) if watch.lowest < reward_above else "")
 
 
 def _reason(*, lonely: float, rank_correlation: float, signal_to_noise: float, neighbour_share: float) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
+import pickle
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import gymnasium as gym
@@ -22,8 +26,11 @@ from sasr.tasks.catalogue import BY_NAME, VARIANTS, full_id, unknown
 from sasr.tasks.modules import import_module, import_plugin
 
 Env = gym.Env[Any, Any]
-TaskLike = str | EnvSpec | Callable[..., Env]
-"""A short name, a Gymnasium id (also `module:Id`), a Gymnasium spec, or a function that makes an environment."""
+TaskLike = str | EnvSpec | Env | Callable[..., Env]
+"""A short name, a Gymnasium id, `module:Id`, `module:function`, a Gymnasium spec, an environment, or a function that
+makes one."""
+OBJECT = "()"
+"""How the text ends that stands for a task which no text can be found again by: a lambda, an environment."""
 
 Predicate = Callable[[Env, Any, dict[str, Any]], bool]
 """`predicate(unwrapped_env, observation, info)`: has this step reached what the task is about?"""
@@ -48,9 +55,26 @@ def make(task: TaskLike, **kwargs: Any) -> Env:
     if isinstance(found, EnvSpec):
         build = partial(gym.make, found, disable_env_checker=True, **kwargs)
         return one_form(Contract(_constructed(found.id, build)))
+    assert callable(found)
     limit = kwargs.pop("max_episode_steps", None)
+    mode = kwargs.get("render_mode")
+    if mode is not None and not _takes(found, "render_mode"):
+        kwargs.pop("render_mode")
     env = Contract(_constructed(task_name(found), partial(found, **kwargs)))
+    if mode is not None and env.render_mode != mode:
+        raise ValueError(
+            f"{task_name(found)} makes an environment with render_mode={env.render_mode!r}, but {mode!r} is needed; "
+            "give the function an argument render_mode and pass it on"
+        )
     return one_form(env if limit is None else TimeLimit(env, limit))
+
+
+def picklable(thing: Any) -> bytes:
+    """An environment or a function as bytes, by value where it comes from a script or a notebook."""
+    import cloudpickle
+
+    packed: bytes = cloudpickle.dumps(thing)
+    return packed
 
 
 def close_environment(env: Env) -> None:
@@ -61,27 +85,89 @@ def close_environment(env: Env) -> None:
         warnings.warn(f"{_name(env)}: close() raised {type(error).__name__}: {error}", stacklevel=2)
 
 
-def resolve(task: TaskLike) -> TaskLike:
-    """What another process can make the task from: the id of one of ours, the spec of another, or the function."""
-    if not isinstance(task, str | EnvSpec) and not callable(task):
-        raise TypeError(f"task={task!r} must be a name, a Gymnasium id or a function that makes an environment")
+def resolve(task: TaskLike) -> str | EnvSpec | Callable[..., Env]:
+    """What another process can make the task from: the id of one of ours, the spec of another, or a function."""
+    if isinstance(task, gym.Env):
+        return Copies(task)
     if not isinstance(task, str):
+        if not callable(task) and not isinstance(task, EnvSpec):
+            raise TypeError(
+                f"task={task!r} must be a name, a Gymnasium id, an environment or a function that makes one"
+            )
         return task
     id = full_id(task)
     if id in VARIANTS:
         return id
-    spec = _spec(id)
-    if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
+    found = _named(id)
+    if not isinstance(found, EnvSpec):
+        return resolve(found)
+    if isinstance(found.entry_point, str) and found.entry_point.startswith("__main__:"):
         # Another process has another __main__; the class itself can travel.
-        spec = replace(spec, entry_point=cast(Any, load_env_creator(spec.entry_point)))
-    return spec
+        return replace(found, entry_point=cast(Any, load_env_creator(found.entry_point)))
+    return found
 
 
 def task_name(task: TaskLike) -> str:
     """How messages call the task."""
     if isinstance(task, EnvSpec):
         return task.id
-    return full_id(task) if isinstance(task, str) else getattr(task, "__name__", repr(task))
+    if isinstance(task, gym.Env):
+        return _name(task)
+    return full_id(task) if isinstance(task, str) else getattr(task, "__name__", type(task).__name__)
+
+
+def task_text(task: TaskLike) -> str:
+    """The text that a run's settings have for a task: one it can be found again by, or a name with () behind it.
+
+    >>> task_text("MountainCar"), task_text(sparse), task_text(lambda: gym.make("Pendulum-v1"))
+    ('MountainCar', 'sasr.tasks.environment:sparse', 'lambda()')
+    """
+    if isinstance(task, str):
+        return task
+    if isinstance(task, EnvSpec):
+        return task.id if gym.registry.get(task.id) is task else f"{task.id}{OBJECT}"
+    name = task_name(task)
+    module = sys.modules.get(getattr(task, "__module__", ""))
+    if callable(task) and getattr(module, name, None) is task and (place := _importable(module)):
+        return f"{place}:{name}"
+    return f"{name.strip('<>')}{OBJECT}"
+
+
+def _importable(module: Any) -> str:
+    """The name that another process can import a module by: a script's is its file's; empty where there is none."""
+    if module.__name__ != "__main__":
+        return str(module.__name__)
+    file = Path(getattr(module, "__file__", None) or "")
+    return file.stem if file.suffix == ".py" and file.stem.isidentifier() else ""
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function can be called with an argument of this name."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of some functions written in C
+        return True
+    return name in parameters or any(own.kind is own.VAR_KEYWORD for own in parameters.values())
+
+
+class Copies:
+    """A function that makes copies of an environment, as it was when it was given."""
+
+    def __init__(self, env: Env) -> None:
+        self.__name__ = _name(env)
+        try:
+            self.packed = picklable(env)
+            self().close()
+        except Exception as error:
+            raise TypeError(
+                f"this {self.__name__} can't be copied ({type(error).__name__}: {error}), and a run needs several; "
+                "give a function that makes it, such as lambda: gym.make(…)"
+            ) from error
+
+    def __call__(self) -> Env:
+        """A copy."""
+        env: Env = pickle.loads(self.packed)
+        return env
 
 
 def one_form(env: Env) -> Env:
@@ -103,20 +189,40 @@ def sparse(env: Env, predicate: Predicate, *, end_on_success: bool = False) -> E
     return Sparse(env, predicate, end_on_success=end_on_success)
 
 
-def _spec(id: str) -> EnvSpec:
+def _named(id: str) -> EnvSpec | Env | Callable[..., Env]:
+    """The spec of a Gymnasium id, or what a module has under a name."""
     module, _, name = id.rpartition(":")
+    if id.endswith(OBJECT):
+        raise ValueError(
+            f"the task {id} was given as an object, which no folder keeps: give it again, as in sasr.resume(run, "
+            "task=…); commands need a function in a module: sasr train module:function"
+        )
     if module:
         try:
             import_module(module)
         except ImportError as error:
             raise ImportError(f"task {id!r}: {error}") from error
+        if name not in gym.registry and hasattr(sys.modules[module], name):
+            return _maker(id, getattr(sys.modules[module], name))
     reasons = [import_plugin(plugin) for plugin in _PLUGINS] if name not in gym.registry else []
+    if module:
+        reasons.append(f"{_place(module)} has no function of that name either")
     try:
         return gym.spec(name)
     except gym.error.Error as error:
         if name in gym.registry:
             raise
         raise unknown(id, [*BY_NAME, *gym.registry], "; ".join(filter(None, reasons))) from error
+
+
+def _maker(id: str, found: Any) -> Env | Callable[..., Env]:
+    if not callable(found) and not isinstance(found, gym.Env):
+        raise TypeError(f"{id} is {_shortly(found)}, but must be a function that makes an environment")
+    return cast(Env | Callable[..., Env], found)
+
+
+def _place(module: str) -> str:
+    return getattr(sys.modules[module], "__file__", None) or f"the module {module}"
 
 
 class Sparse(gym.Wrapper[Any, Any, Any, Any]):

@@ -156,7 +156,7 @@ class Robot(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         return np.concatenate((*parts, *rest), dtype=np.float32), sqrt(away.dot(away))
 
 
-class _Fixed(MujocoFetchEnv):  # type: ignore[misc]
+class Fixed(MujocoFetchEnv):  # type: ignore[misc]
     """Object behind the gripper, goal in front of it, the same in every episode."""
 
     object_offset = -0.05
@@ -185,7 +185,7 @@ class _Push(Arm, MujocoFetchPushEnv):  # type: ignore[misc]
     pass
 
 
-class _FixedPush(_Fixed, _Push):
+class _FixedPush(Fixed, _Push):
     pass
 
 
@@ -193,7 +193,7 @@ class _Slide(Arm, MujocoFetchSlideEnv):  # type: ignore[misc]
     pass
 
 
-class _FixedSlide(_Fixed, _Slide):
+class _FixedSlide(Fixed, _Slide):
     goal_offset = 0.40
 
 

@@ -1,7 +1,8 @@
-"""Which modules may be imported: a task's id names one, and importing it runs its code.
+"""Which modules may be imported: a task's name may begin with one, and importing it runs its code.
 
-An id that a user types may name any module. One that stands in a run's folder, which may be somebody else's, may name
-only what is installed, what this program has imported already, and what its user allows by name.
+A name that a user types may begin with any module, also one in the current folder. One that stands in a run's folder,
+which may be somebody else's, may begin only with what is installed, what this program has imported already, and what
+its user allows by name. A function in it, which only making an environment would call, needs to be allowed every time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
+
+import gymnasium as gym
 
 FLAG = "--allow-import"
 
@@ -23,32 +27,41 @@ class ForeignModuleError(ImportError):
 
 
 def import_module(module: str) -> None:
-    """Import what a user named, from wherever Python finds it."""
+    """Import what a user named, from wherever Python finds it; where nothing else has that name, the current folder."""
     _check_name(module)
+    here = str(Path.cwd())
+    if not _findable(module.partition(".")[0]) and here not in sys.path:
+        sys.path.append(here)  # for good: the module may import its neighbours later, and so do worker processes
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ImportError(f"there is no module {error.name!r}; is it installed?") from error
+        raise ImportError(
+            f"there is no module {error.name!r}, neither installed nor in the current folder {here}"
+        ) from error
 
 
 def import_of_run(task: str, allowed: Sequence[str] = ()) -> None:
     """Import the module that a run's task names, if it may be; `ForeignModuleError` names the flag that allows it.
 
     Args:
-        task: The id, such as `module:Id`; one without a module needs no import.
+        task: The id, such as `module:Id` or `module:function`; one without a module needs no import.
         allowed: Modules that the user trusts, each with all that is in it.
     """
-    module = task.rpartition(":")[0]
+    module, _, name = task.rpartition(":")
     if not module:
         return
     _check_name(module)
-    if any(f"{module}.".startswith(f"{name}.") for name in allowed):
+    if any(f"{module}.".startswith(f"{own}.") for own in allowed):
         import_module(module)
-    elif module not in sys.modules and not _import_installed(module):
+        return
+    fix = f"If you trust it, add {FLAG} {module} (in Python: allow_import=[{module!r}], or give the task itself)"
+    if module not in sys.modules and not _import_installed(module):
         raise ForeignModuleError(
             f"the run's task is {task}, and the module {module} is not installed here; importing it runs its code. "
-            f"If you trust it, add {FLAG} {module} (in Python, import it first)"
+            f"{fix}"
         )
+    if name not in gym.registry and _is_function(getattr(sys.modules[module], name, None)):
+        raise ForeignModuleError(f"the run's task is {task}, a function; calling it runs its code. {fix}")
 
 
 def import_plugin(module: str) -> str:
@@ -95,6 +108,19 @@ def _installed_path() -> list[str]:
     return path
 
 
+def _findable(module: str) -> bool:
+    if module in sys.modules:
+        return True
+    return importlib.util.find_spec(module) is not None
+
+
+def _is_function(found: object) -> bool:
+    """Whether making a task of it would call more than the constructor of an environment."""
+    return found is not None and not (isinstance(found, type) and issubclass(found, gym.Env))
+
+
 def _check_name(module: str) -> None:
+    if module.endswith(".py"):
+        raise ValueError(f"{module!r} is a file's name; leave out .py: {module.removesuffix('.py')}:…")
     if not all(part.isidentifier() for part in module.split(".")):
         raise ValueError(f"{module!r} is no module's name; write a task of a package as package.module:Id")

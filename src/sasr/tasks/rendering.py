@@ -16,7 +16,7 @@ def choose() -> str | None:
     if chosen or _on_screen() or sys.platform != "linux":
         return chosen
     for backend in _LIBRARIES:
-        if _loads(backend):
+        if loads(backend):
             os.environ["MUJOCO_GL"] = backend
             return backend
     return None
@@ -27,7 +27,7 @@ def require(render_mode: str | None) -> None:
     if render_mode is None or sys.platform != "linux":
         return
     chosen = choose()
-    if chosen in _LIBRARIES and not _loads(chosen):
+    if chosen in _LIBRARIES and not loads(chosen):
         problem = f"MUJOCO_GL={chosen} is set, but {_LIBRARIES[chosen]} does not load"
     elif chosen is None and not _on_screen():
         problem = "there is neither a display nor EGL"
@@ -41,7 +41,8 @@ def _on_screen() -> bool:
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def _loads(backend: str) -> bool:
+def loads(backend: str) -> bool:
+    """Whether the system has the library that a backend draws with."""
     try:
         ctypes.CDLL(_LIBRARIES[backend])
     except OSError:

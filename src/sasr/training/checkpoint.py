@@ -29,7 +29,7 @@ _WHOLE = re.compile(r"\d{6,}")  # names of checkpoints: serial numbers
 _LEFT = re.compile(r"\d{6,}\.(partial|broken|old)")  # half written, found damaged, half removed
 _FILE = re.compile(r"[a-z][a-z_]*\.safetensors")  # nothing that could lead out of the folder
 _MANIFEST_BYTES = 2**26
-_PIECE = 2**26  # bytes in memory at a time: a replay of some GB is never copied whole
+PIECE = 2**26  # bytes in memory at a time: a replay of some GB is never copied whole
 _DTYPES = {
     torch.bool: "BOOL",
     torch.uint8: "U8",
@@ -118,7 +118,7 @@ def _write_part(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, int]:
     words = json.dumps(header).encode()
     words += b" " * (-len(words) % 8)
     size, check = 0, 0
-    with _create(path) as file:
+    with create_file(path) as file:
         for piece in _chain(len(words).to_bytes(8, "little"), words, (own for _, own in ordered)):
             file.write(piece)
             size, check = size + len(piece), zlib.crc32(piece, check)
@@ -130,25 +130,25 @@ def _chain(length: bytes, header: bytes, tensors: Iterator[Tensor]) -> Iterator[
     yield length
     yield header
     for tensor in tensors:
-        yield from _pieces(tensor.detach())
+        yield from pieces(tensor.detach())
 
 
-def _pieces(tensor: Tensor) -> Iterator[memoryview]:
+def pieces(tensor: Tensor) -> Iterator[memoryview]:
     """The tensor's bytes in order, from whatever device and memory layout, never many at a time."""
     if tensor.numel() == 0:
         return
     nbytes = tensor.numel() * tensor.element_size()
-    if nbytes > _PIECE:
-        rows = _PIECE * len(tensor) // nbytes
+    if nbytes > PIECE:
+        rows = PIECE * len(tensor) // nbytes
         for part in torch.split(tensor, rows) if rows else tensor.unbind():
-            yield from _pieces(part)
+            yield from pieces(part)
         return
     yield tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def _write_manifest(path: Path, contents: Mapping[str, Any]) -> None:
     contents = json.loads(json.dumps({"format": FORMAT, **contents}))  # tuples to lists, as they will be read
-    with _create(path) as file:
+    with create_file(path) as file:
         file.write(json.dumps({**contents, "crc32": _check_of(contents)}, indent=2).encode())
         _flush(file)
 
@@ -157,7 +157,8 @@ def _check_of(contents: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(contents, sort_keys=True).encode())
 
 
-def _create(path: Path) -> IO[bytes]:
+def create_file(path: Path) -> IO[bytes]:
+    """A new file to write to; one that is there already is an error."""
     return path.open("xb")
 
 
@@ -323,7 +324,7 @@ def _verify_file(path: Path, expected: Any) -> None:
             if size != wanted:
                 raise DamagedError(f"{path.name} has {size:,} bytes, {wanted:,} were written")
             check, left = 0, wanted
-            while piece := file.read(min(_PIECE, left)):
+            while piece := file.read(min(PIECE, left)):
                 check, left = zlib.crc32(piece, check), left - len(piece)
         if check != expected["crc32"]:
             raise DamagedError(f"{path.name} does not match its checksum")

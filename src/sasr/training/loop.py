@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sasr.envs.population import Population, Step
 from sasr.experience.types import Transition
+from sasr.shaping.success_watch import SuccessWatch
 from sasr.training.base import Learner
 
 
@@ -44,6 +45,10 @@ class Loop:
         self.open_success = np.zeros(shape, np.bool_)
         self.figures: dict[str, Tensor] = {}
         """The newest of each figure of the learner, (P,)."""
+        self.watch: SuccessWatch | None = None
+        """Sees every step, to warn where nothing can count as a success."""
+        self.warning = ""
+        """What it has to say, until whoever runs the loop has passed it on."""
 
     def turn(self) -> list[Episode]:
         """One step of every environment, as many updates as a seed took steps; the episodes that ended."""
@@ -80,6 +85,8 @@ class Loop:
 
     def _count(self, step: Step) -> list[Episode]:
         """Add a step to the episodes under way, and return those that ended with it."""
+        if self.watch is not None:
+            self.warning = self.watch.observe(step.reward, step.terminated, step.success) or self.warning
         self.open_return += step.reward
         self.open_length += 1
         self.open_success |= step.success | (step.reward > 0.0)

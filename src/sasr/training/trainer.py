@@ -21,6 +21,8 @@ from sasr.settings import TrainConfig, choose_device
 from sasr.shaping.base import RewardShaper, adapt
 from sasr.shaping.registry import CUSTOM, shaper_named
 from sasr.shaping.sasr import SASR
+from sasr.shaping.success_watch import SuccessWatch
+from sasr.tasks.environment import TaskLike
 from sasr.training import checkpoint
 from sasr.training.base import DivergedError, Learner
 from sasr.training.evaluate import Evaluation, evaluate
@@ -109,6 +111,7 @@ class Trainer:
         folder: Path | None = None,
         recorder: Recorder | None = None,
         shaper: RewardShaper | None = None,
+        task: TaskLike | None = None,
     ) -> None:
         """Make everything; nothing has happened yet.
 
@@ -117,7 +120,9 @@ class Trainer:
             folder: Where checkpoints go; None writes none.
             recorder: Called with what happens.
             shaper: The shaper itself, where the caller has made it; needed where the settings say shaper="custom".
+            task: The task itself, where the settings have only a text for it.
         """
+        self.task = config.task if task is None else task
         self.config, self.folder, self.recorder = config, folder, recorder or Silent()
         self.device = choose_device(config.device)
         self.signals = StopSignals()
@@ -128,7 +133,7 @@ class Trainer:
         with ExitStack() as stack:
             self.population = stack.enter_context(
                 Population(
-                    config.task,
+                    self.task,
                     seeds=config.seeds,
                     environments=config.environments,
                     workers=self._workers(),
@@ -144,6 +149,8 @@ class Trainer:
                     "train for longer, or set a shorter burn-in"
                 )
             self.loop = Loop(self.population, self.learner)
+            if isinstance(self.shaper, SASR):
+                self.loop.watch = SuccessWatch(self.shaper.config.reward_above)
             self._evaluation_population: Population | None = None
             self._stack = stack.pop_all()
 
@@ -200,6 +207,9 @@ class Trainer:
         ended = loop.turn()
         if ended:
             self.recorder.episodes(loop.steps, ended)
+        if loop.warning:
+            self.recorder.notice(loop.steps, loop.warning)
+            loop.warning = ""
         if _passed(before, loop.steps, config.log_every):
             self._log()
         last = loop.steps >= config.steps and config.eval_every != 0
@@ -222,7 +232,7 @@ class Trainer:
         if self._evaluation_population is None:
             config = self.config
             self._evaluation_population = Population(
-                config.task,
+                self.task,
                 seeds=config.seeds,
                 environments=config.eval_episodes,
                 workers=config.workers,
@@ -402,8 +412,9 @@ def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
 
 def _check_same_run(config: Mapping[str, Any], found: checkpoint.Checkpoint) -> None:
     names = ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config")
-    for name in (*names, "max_episode_steps"):
-        own, saved = json.loads(json.dumps(config[name])), found.facts["config"].get(name)
+    saved_config = {"task_settings": {}, **found.facts["config"]}  # older runs have none
+    for name in (*names, "max_episode_steps", "task_settings"):
+        own, saved = json.loads(json.dumps(config[name])), saved_config.get(name)
         if own != saved:
             raise ValueError(f"{name} is {own}, but {found.path} is of a run with {saved}; go on with its own settings")
 

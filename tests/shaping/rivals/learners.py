@@ -80,6 +80,7 @@ def make_steps(host: Host, count: int, *, length: int = 10, seed: int = 0) -> li
         obs, action, after = (torch.stack(column) for column in zip(*rows, strict=True))
         ends = torch.full((host.members, host.envs), t % length == length - 1)
         won = ends & ((t // length) % 2 == 0)
+        assert host.replay is not None
         slot = (t * host.envs + torch.arange(host.envs)).repeat(host.members, 1) % host.replay.capacity
         steps.append(Transition(obs, action, won.float(), after, ends & won, ends & ~won, slot=slot))
     return steps
@@ -108,5 +109,5 @@ def trained(name: str, host: Host | None = None, *, updates: int = 5, **options:
 
 def _observations(space: gym.Space[Any], n: int, g: torch.Generator) -> Tensor:
     if space.dtype == "uint8":
-        return torch.randint(256, (n, *space.shape), generator=g, dtype=torch.uint8)
-    return torch.randn(n, *space.shape, generator=g)
+        return torch.randint(256, (n, *(space.shape or ())), generator=g, dtype=torch.uint8)
+    return torch.randn(n, *(space.shape or ()), generator=g)

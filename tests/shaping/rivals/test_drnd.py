@@ -77,5 +77,5 @@ def test_every_target_is_learned_from_and_each_is_another_network() -> None:
     assert targets.shape == (3, 2, 5, 8)
     flat = targets.reshape(6, -1)
     assert len({tuple(row.tolist()) for row in flat}) == 6
-    drawn = shaper._draw_targets(torch.empty(2, 300))
+    drawn = shaper.draw_targets(torch.empty(2, 300))
     assert all(80 < int(count) < 120 for own in drawn for count in own.bincount(minlength=3))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -143,8 +144,9 @@ def test_the_gain_is_the_published_one() -> None:
     batch = batch_of(make_steps(host, 40))
     advantage = torch.randn(2, 16)
     position = shaper.streams.get_extra_state()
-    gain, learned = shaper._gain(batch.obs, batch.action, advantage)
+    gain, learned = shaper.gain(batch.obs, batch.action, advantage)
     shaper.streams.set_extra_state(position)
+    assert host.policy is not None
     others = host.policy.propose(batch.obs.repeat_interleave(4, 1), shaper.streams).view(2, 16, 4, 2)
     usual = torch.stack([shaper.learned(batch.obs, others[:, :, i]) for i in range(4)]).mean(0)
     expected = host.policy.likelihood(batch.obs, batch.action) * advantage * (learned - usual)
@@ -154,7 +156,7 @@ def test_the_gain_is_the_published_one() -> None:
 # ------------------------------------------------------------------ the returns it learns from
 
 
-def brute_force(rewards: list[float], ends: list[str], tails: list[float], rows: int) -> dict[int, float]:
+def brute_force(rewards: Sequence[float], ends: Sequence[str], tails: Sequence[float], rows: int) -> dict[int, float]:
     """Returns of the last `rows` steps whose episodes have ended."""
     known, start = {}, 0
     for t, end in enumerate(ends):
@@ -181,7 +183,8 @@ def test_returns_equal_brute_force(steps: list[tuple[float, str, float]], rows: 
         obs = torch.full((1, 1, 4), float(t))
         cut = torch.tensor([[tail if end == "cut" else 0.0]])
         window.add(obs, torch.zeros(1, 1, 2), torch.tensor([[reward]]), torch.tensor([[end != "on"]]), cut)
-    expected = brute_force(*(list(column) for column in zip(*steps, strict=True)), rows)
+    rewards, ends, tails = (list(column) for column in zip(*steps, strict=True))
+    expected = brute_force(rewards, ends, tails, rows)
     found = {
         int(window.obs[0, row, 0, 0]): float(window.ret[0, row, 0]) for row in range(rows) if window.ready[0, row, 0]
     }

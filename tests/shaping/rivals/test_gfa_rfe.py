@@ -49,10 +49,11 @@ def test_compat_lets_momentum_move_the_others_and_draws_the_output_layer_wide() 
 def reference(shaper: GfaRfe, network: int, member: int) -> nn.Sequential:
     """One value function of one member as a textbook has it."""
     index = network * shaper.ensemble.members + member
-    one, two, three = (nn.Linear(*layer.weight.shape[1:]) for layer in shaper.ensemble.layers)
+    layers: Any = shaper.ensemble.layers
+    one, two, three = (nn.Linear(*layer.weight.shape[1:]) for layer in layers)
     norm = nn.LayerNorm(one.out_features)
     with torch.no_grad():
-        for own, layer in zip((one, two, three), shaper.ensemble.layers, strict=True):
+        for own, layer in zip((one, two, three), layers, strict=True):
             own.weight.copy_(layer.weight[index].T)
             own.bias.copy_(layer.bias[index])
     return nn.Sequential(one, norm, nn.Tanh(), two, nn.ReLU(), three)

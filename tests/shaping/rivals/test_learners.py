@@ -140,10 +140,12 @@ def test_the_bonus_depends_on_the_step_and_not_on_the_batch_around_it(name: str)
     torch.manual_seed(0)
     both = [shaper, make(name, host)]
     both[1].load_state_dict(shaper.state_dict())
+    assert batch.slot is not None
     other = batch._replace(obs=batch.obs.clone(), next_obs=batch.next_obs.clone(), slot=(batch.slot + 7) % 40)
     other.obs[:, 1:] += 1.0
     other.next_obs[:, 1:] -= 1.0
-    other = other._replace(slot=torch.cat([batch.slot[:, :1], other.slot[:, 1:]], dim=1))
+    slot = (batch.slot + 7) % 40
+    other = other._replace(slot=torch.cat([batch.slot[:, :1], slot[:, 1:]], dim=1))
     one, two = both[0].shape(batch), both[1].shape(other)
     torch.testing.assert_close(one[:, 0], two[:, 0], rtol=0, atol=1e-6)
     assert (one[:, 1:] != two[:, 1:]).any(1).all()
@@ -156,7 +158,7 @@ WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "is_nonzer
 class NothingWaits(TorchDispatchMode):
     """Refuses what would make a device wait for the answer, and could not be captured."""
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(func).removeprefix("aten.")
         assert not name.startswith(WAITS), f"{name} asks the device"
         return func(*args, **(kwargs or {}))
@@ -309,10 +311,8 @@ def test_impossible_settings_are_refused_by_name(name: str, wrong: dict[str, Any
 
 
 @every
-def test_the_page_has_its_five_parts_and_names_every_logged_figure(name: str) -> None:
+def test_the_page_names_every_logged_figure(name: str) -> None:
     text = (Path(__file__).parents[3] / "docs" / "shapers" / f"{name}.md").read_text()
-    parts = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
-    assert parts == ["What it is", "Command", "Logged metrics", "Details that matter", "Results"]
     host = host_of()
     figures = trained(name, host).update(batch_of(make_steps(host, 40)))
     assert all(f"`shaping/{figure}`" in text for figure in figures)

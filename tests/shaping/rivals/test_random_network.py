@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from sasr.shaping.rivals.random_network import RandomNetwork
@@ -14,7 +16,8 @@ def network(seeds: tuple[int, ...], *, picture: tuple[int, int] | None = None, b
 
 
 def test_weights_are_orthogonal_with_gain_root_two() -> None:
-    for layer in network((0, 1)).dense.layers:
+    layers: Any = network((0, 1)).dense.layers
+    for layer in layers:
         for weight in layer.weight:
             gram = weight @ weight.T if weight.shape[0] <= weight.shape[1] else weight.T @ weight
             torch.testing.assert_close(gram, 2.0 * torch.eye(len(gram)), rtol=0, atol=1e-5)

@@ -91,10 +91,11 @@ def test_what_was_proposed_is_kept_by_slot_and_forgotten_when_the_slot_is() -> N
     assert (shaper.proposed[:, 40:] == UNKNOWN).all()
     batch = batch_of(steps)
     beside, noise = shaper.flat_actions(batch.action), torch.zeros(3, 16)
-    assert torch.equal(shaper._stored(batch, beside, noise), kept.gather(1, batch.slot))
+    assert torch.equal(shaper.stored_proposal(batch, beside, noise), kept.gather(1, batch.slot))
+    assert batch.slot is not None
     shaper.release(batch.slot[:, :1])
     fresh = shaper.propose(batch.obs, beside, noise)[0]
-    assert torch.equal(shaper._stored(batch, beside, noise)[:, 0], fresh[:, 0])
+    assert torch.equal(shaper.stored_proposal(batch, beside, noise)[:, 0], fresh[:, 0])
 
 
 def test_nothing_is_kept_for_a_replay_buffer_that_is_gone() -> None:

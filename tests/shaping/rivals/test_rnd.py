@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from tests.conftest import make_batch, make_step
 from tests.shaping.rivals.novelty import bind, clusters
 
 
-def ready(**options: object) -> tuple[RND, torch.Tensor, torch.Tensor]:
+def ready(**options: Any) -> tuple[RND, torch.Tensor, torch.Tensor]:
     """RND that has seen no state yet and so standardises none, and the two clusters."""
     shaper = bind(RND(**{"learning_rate": 1e-3, "trained_share": 1.0} | options), 8)
     return shaper, *clusters()
@@ -82,9 +84,10 @@ def test_the_bonus_is_the_error_over_the_spread_and_fades_as_the_predictor_learn
     shaper.update(batch)
     for t in range(100):
         shaper.observe(make_step(visited[:, t : t + 1]))
+    scale: Any = shaper.scale
     with torch.no_grad():
         x = shaper.moments.standardise(visited, 5.0)
-        expected = 2.0 * (shaper.predictor(x) - shaper.target(x)).square().mean(-1) / shaper.scale.moments.var.sqrt()
+        expected = 2.0 * (shaper.predictor(x) - shaper.target(x)).square().mean(-1) / scale.moments.var.sqrt()
     torch.testing.assert_close(shaper.shape(batch), expected.float(), rtol=1e-5, atol=0)
     paid = [float(shaper.shape(batch).mean())]
     for _ in range(3):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from tests.shaping.rivals.learners import batch_of, host_of, make, make_steps, t
 GAMMA = 0.99
 
 
-def play(steps: int = 300, *, length: int = 37, envs: int = 2, **options: object) -> tuple[Rosa, Tensor]:
+def play(steps: int = 300, *, length: int = 37, envs: int = 2, **options: Any) -> tuple[Rosa, Tensor]:
     """A shaper that has decided for some episodes, and which of its stored steps ended one, (steps,)."""
     host = host_of((0, 1), envs=envs, capacity=steps * envs)
     shaper = make("rosa", host, **options)
@@ -126,6 +128,7 @@ def test_the_bonus_is_what_was_kept_for_the_slot_and_is_forgotten_with_it() -> N
     shaper = trained("rosa", host, weight=0.3)
     batch = batch_of(make_steps(host, 40))
     torch.testing.assert_close(shaper.shape(batch), 0.3 * shaper.stored_bonus.gather(1, batch.slot))
+    assert batch.slot is not None
     shaper.release(batch.slot[:, :1])
     assert (shaper.shape(batch)[:, 0] == 0.0).all()
     assert (shaper.decision.gather(1, batch.slot)[:, 0] == UNKNOWN).all()
@@ -154,7 +157,7 @@ def test_the_shaper_learns_which_decision_brings_reward() -> None:
         shaper.decision[:, :64] = decision.to(torch.int8)
         shaper.update(Batch(obs, torch.zeros(2, 64, 2), (decision == 2).float(), obs, done, slot))
     off = torch.zeros(2, 1, dtype=torch.bool)
-    probability = shaper._logits(shaper._inputs(obs[:, :1]), off).softmax(-1)[:, 0]
+    probability = shaper.logits(shaper.inputs(obs[:, :1]), off).softmax(-1)[:, 0]
     assert (probability.argmax(-1) == 2).all()
     assert (probability[:, 2] > 0.5).all()
 
@@ -162,9 +165,9 @@ def test_the_shaper_learns_which_decision_brings_reward() -> None:
 def test_while_on_only_chance_switches_off() -> None:
     shaper = trained("rosa")
     on = torch.ones(3, 5, dtype=torch.bool)
-    probability = shaper._logits(torch.randn(3, 5, 4), on).softmax(-1)
+    probability = shaper.logits(torch.randn(3, 5, 4), on).softmax(-1)
     assert (probability[..., 0] == 0.0).all()
-    value = shaper._value(torch.randn(3, 5, 4), on)
+    value = shaper.value(torch.randn(3, 5, 4), on)
     assert torch.isfinite(value).all()
 
 

@@ -150,7 +150,7 @@ class DRND(Shaper):
         self.check_batch(batch)
         states = self.states(batch.next_obs)
         keep = draw_mask(self.draw_streams, states, self.config.trained_share)
-        loss, terms = self.loss(states, keep, self._draw_targets(keep))
+        loss, terms = self.loss(states, keep, self.draw_targets(keep))
         self.adam.minimise(loss.sum())
         bonus = self.bonus(terms)
         if isinstance(self.scale, RecentSum):
@@ -163,7 +163,8 @@ class DRND(Shaper):
             "bonus_scale": self.scale()[:, 0],
         }
 
-    def _draw_targets(self, like: Tensor) -> Tensor:
+    def draw_targets(self, like: Tensor) -> Tensor:
+        """Which of the targets each row is learned from."""
         N = self.config.targets
         return self.draw_streams.draw(lambda row, g: torch.randint(N, row.shape, generator=g, device=row.device), like)
 

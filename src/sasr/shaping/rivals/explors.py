@@ -261,7 +261,7 @@ class ExploRS(Shaper):
         like = torch.empty((self.bound.members, self.config.batch_size), device=self.bound.device)
         obs, beside, ret, known = self.window.sample(self.streams.uniform(like), self.member)
         value_loss, advantage = self._advantage(obs, ret, known)
-        gain, learned = self._gain(obs, beside, advantage)
+        gain, learned = self.gain(obs, beside, advantage)
         self.value_adam.minimise(value_loss.sum())
         self.reward_adam.minimise(-gain.sum())
         if self.network is not None:
@@ -285,7 +285,7 @@ class ExploRS(Shaper):
         advantage = torch.where(known, ret - value.detach(), 0.0)
         return error.sum(1) / known.sum(1).clamp(min=1), advantage
 
-    def _gain(self, obs: Tensor, beside: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
+    def gain(self, obs: Tensor, beside: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
         """How much better the next policy gets by R, (P,): π(a|s)·A(s, a)·(R(s, a) − Σ_b π(b|s)·R(s, b)); and R."""
         n = self.config.actions
         with torch.no_grad():

@@ -232,7 +232,7 @@ class Relara(Shaper):
         # What the policy would do at s′ now. The authors store what it did then, which grows stale, and which does not
         # exist where a time limit cut the episode.
         next_action = self.flat_actions(self.policy_of(self.bound).propose(batch.next_obs, self.update_streams))
-        stored = self._stored(batch, beside, for_unknown)
+        stored = self.stored_proposal(batch, beside, for_unknown)
         loss, values = self.critic_loss(batch, beside, stored, self.target(batch, next_action, for_target))
         self.critic_adam.minimise(loss.sum())
         self.soft_update()
@@ -252,7 +252,7 @@ class Relara(Shaper):
         }
 
     @torch.no_grad()
-    def _stored(self, batch: Batch, beside: Tensor, noise: Tensor) -> Tensor:
+    def stored_proposal(self, batch: Batch, beside: Tensor, noise: Tensor) -> Tensor:
         """What was proposed when the sampled steps were taken, (P, B); a new proposal where that is not known."""
         fresh, _, _ = self.propose(batch.obs, beside, noise)
         if batch.slot is None or not self.proposed.shape[1]:

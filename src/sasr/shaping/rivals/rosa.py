@@ -175,7 +175,7 @@ class Rosa(Shaper):
 
     def _decide(self, obs: Tensor) -> Tensor:
         """Decisions (P, E) int64: drawn from the actor, or 0 where an interval comes to its random end."""
-        logits = self._logits(self._inputs(obs), self.on)
+        logits = self.logits(self.inputs(obs), self.on)
         drawn = self.streams.uniform(torch.empty((*self.on.shape, self.outputs + 1), device=logits.device))
         # The largest logit plus Gumbel noise is a draw from their distribution, without asking the device anything.
         gumbel = -(-(drawn[..., 1:].clamp(min=1e-12)).log()).log()
@@ -224,8 +224,8 @@ class Rosa(Shaper):
             return figures
         novelty = self._novelty_of(batch.obs)
         reward = self.shaper_reward(batch.reward, bonus, switched_on=on & ~on_before, novelty=novelty)
-        target = reward + self.discount * self._value(batch.next_obs, on).masked_fill(batch.terminated.bool(), 0.0)
-        inputs = self._inputs(batch.obs)
+        target = reward + self.discount * self.value(batch.next_obs, on).masked_fill(batch.terminated.bool(), 0.0)
+        inputs = self.inputs(batch.obs)
         loss = self.critic_loss(inputs, on_before, decision, known, target)
         self.critic_adam.minimise(loss.sum())
         self.soft_update()
@@ -253,7 +253,7 @@ class Rosa(Shaper):
 
     def actor_loss(self, inputs: Tensor, on: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the actor lowers, its entropy, and by how much that is above its target, each (P,)."""
-        log_prob = self._logits(inputs, on).log_softmax(-1)
+        log_prob = self.logits(inputs, on).log_softmax(-1)
         prob, alpha = log_prob.exp(), self.log_alpha.detach().exp()[:, None, None]
         value = self._critics(self.critic, inputs, on).amin(0).detach()
         loss = (prob * (alpha * log_prob - value)).sum(-1).mean(1)
@@ -262,10 +262,10 @@ class Rosa(Shaper):
         return loss, entropy.mean(1), (entropy - self.config.entropy_share * most).mean(1)
 
     @torch.no_grad()
-    def _value(self, obs: Tensor, on: Tensor) -> Tensor:
+    def value(self, obs: Tensor, on: Tensor) -> Tensor:
         """Value (P, B) of a state in which shaping is on or off: while on, chance ends it before the actor chooses."""
-        inputs = self._inputs(obs)
-        log_prob = self._logits(inputs, on).log_softmax(-1)
+        inputs = self.inputs(obs)
+        log_prob = self.logits(inputs, on).log_softmax(-1)
         critics = self._critics(self.target_critic, inputs, on).amin(0)
         chosen = (log_prob.exp() * (critics - self.log_alpha.exp()[:, None, None] * log_prob)).sum(-1)
         return torch.where(on, chosen.lerp(critics[..., 0], self.config.stop_probability), chosen)
@@ -277,7 +277,7 @@ class Rosa(Shaper):
 
     # -------------------------------------------------------------- small parts
 
-    def _logits(self, inputs: Tensor, on: Tensor) -> Tensor:
+    def logits(self, inputs: Tensor, on: Tensor) -> Tensor:
         """The actor's logits (P, B, m + 1); while shaping is on, only chance can switch it off."""
         logits: Tensor = self.actor(inputs, on.unsqueeze(-1).float())
         off = torch.arange(self.outputs, device=logits.device) == 0
@@ -292,7 +292,7 @@ class Rosa(Shaper):
         """States (P, B, …) as float vectors that have been standardised; of pictures, the newest frame."""
         return self.novelty.moments.standardise(self.novelty.states(obs), self.config.clip)
 
-    def _inputs(self, obs: Tensor) -> Tensor:
+    def inputs(self, obs: Tensor) -> Tensor:
         """Inputs of the actor and the critics: pictures as they are, all else standardised."""
         return obs if self.on_pictures else self._standardised(obs)
 

@@ -1,0 +1,134 @@
+"""Parts of the reference that come from the code at build time: a command's help, the settings of a dataclass."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+from collections.abc import Iterator
+from typing import Any, Literal, Union, get_args, get_origin
+
+import tyro
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from sphinx.application import Sphinx
+
+from sasr.agents.registry import AGENTS
+from sasr.cli import COMMANDS, OPTIONS
+from sasr.cli.options import meanings
+from sasr.settings import TrainConfig, field_types, shown
+from sasr.shaping.presets import preset_config
+from sasr.shaping.registry import SHAPERS
+
+WIDTH = "88"  # of the help's boxes, in characters
+
+
+class CommandHelp(Directive):
+    """`{command-help} train`: what `sasr train --help` prints."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """One block of plain text."""
+        return [nodes.literal_block(text=command_help(self.arguments[0]), language="text")]
+
+
+class CommandTable(Directive):
+    """`{command-table}`: what `sasr --help` lists."""
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        commands = [(f"sasr {name}", command.summary) for name, command in COMMANDS.items()]
+        return [table(("command", "what it does"), [*commands, *OPTIONS.items()])]
+
+
+class SettingsTable(Directive):
+    """`{settings-table} sac`: every field of an agent's, a shaper's or a run's settings, with the text under it."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        config = settings_named(self.arguments[0])
+        kind = config if isinstance(config, type) else type(config)
+        meaning, types = meanings(kind), field_types(kind)
+        rows = [
+            (field.name, type_name(types[field.name]), default_of(config, field), meaning.get(field.name, ""))
+            for field in dataclasses.fields(kind)
+        ]
+        return [table(("setting", "type", "default", "meaning"), rows)]
+
+
+def command_help(name: str) -> str:
+    """The help of one command, in plain characters."""
+    printed = io.StringIO()
+    plain = _environment(COLUMNS=WIDTH, NO_COLOR="1")
+    with plain, contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        tyro.cli(COMMANDS[name].load(), args=["--help"], prog=f"sasr {name}")
+    return printed.getvalue().strip()
+
+
+def settings_named(name: str) -> Any:
+    """The settings that go by a name: `run`, an agent, a shaper, or SASR with a preset as `sasr-paper`."""
+    if name == "run":
+        return TrainConfig
+    if name in AGENTS:
+        return AGENTS[name].settings()
+    shaper, _, preset = name.partition("-")
+    return preset_config(preset or "auto") if shaper == "sasr" else SHAPERS[name].config()
+
+
+def default_of(config: Any, field: dataclasses.Field[Any]) -> str:
+    """The value that holds where none is given."""
+    if isinstance(config, type):
+        return "required" if field.default is dataclasses.MISSING else shown(field.default)
+    return shown(getattr(config, field.name))
+
+
+def type_name(hint: Any) -> str:
+    """A type as it is written in code; of choices, their names."""
+    if get_origin(hint) is Literal:
+        return " | ".join(get_args(hint))
+    if get_origin(hint) is Union:
+        return " | ".join(type_name(part) for part in get_args(hint))
+    name = hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
+    return name.replace("typing.", "").replace("NoneType", "None").replace("sasr.evidence.bandwidth.", "")
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> nodes.table:
+    """A table whose last column is text and whose other columns are code."""
+    group = nodes.tgroup(cols=len(head))
+    group += [nodes.colspec(colwidth=1) for _ in head]
+    group += nodes.thead("", _row([nodes.Text(word) for word in head]))
+    body = nodes.tbody()
+    for row in rows:
+        body += _row([*(nodes.literal(text=word) for word in row[:-1]), nodes.Text(row[-1])])
+    group += body
+    return nodes.table("", group)
+
+
+def _row(cells: list[nodes.Node]) -> nodes.row:
+    return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", cell)) for cell in cells))
+
+
+@contextlib.contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Tell Sphinx the directives."""
+    app.add_directive("command-help", CommandHelp)
+    app.add_directive("command-table", CommandTable)
+    app.add_directive("settings-table", SettingsTable)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
