@@ -21,7 +21,7 @@ from rich.table import Table
 import sasr
 from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind, side_by_side
 from benchmarks.machine import machine, save
-from sasr.agents.sac import SacConfig
+from sasr.agents import SacConfig
 from sasr.cli import COMMANDS
 
 BAD = ("", "-1", "nan", "1" + "0" * 40, "\x1b[2J[/]:boom:")

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from benchmarks.machine import machine, save
 from sasr import Host, Transition
-from sasr.agents.sac import Sac, SacConfig
+from sasr.agents import Sac, SacConfig
 from sasr.settings import choose_device
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import NONE, SHAPERS, shaper_named

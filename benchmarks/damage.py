@@ -30,8 +30,8 @@ from safetensors.torch import load_file, save_file
 import sasr
 from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind, side_by_side
 from benchmarks.machine import machine, save
+from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
-from sasr.agents.sac import SacConfig
 from sasr.final_evaluation import evaluate_policy, write_judgement
 
 SECRET = "a line of a file that is nobody else's business"

@@ -34,8 +34,8 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine, save
+from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
-from sasr.agents.sac import SacConfig
 from sasr.agents.td3 import Td3Config
 from sasr.api import Run, clear_up, go_on, start
 from sasr.files import leftovers

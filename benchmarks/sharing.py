@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import machine, save
-from sasr.agents.sac import SacConfig
-from sasr.envs.runners import cores
+from sasr.agents import SacConfig
+from sasr.envs.worker_pool import cores
 from sasr.training import TrainConfig, Trainer
 
 BURN_IN = 1_000

@@ -21,7 +21,7 @@ from rich.table import Table
 
 import sasr
 from benchmarks.machine import machine, save
-from sasr.agents.sac import SacConfig
+from sasr.agents import SacConfig
 from sasr.settings import Mode
 from sasr.shaping.presets import preset_config
 from sasr.tasks.catalogue import full_id

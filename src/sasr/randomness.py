@@ -31,10 +31,10 @@ class MemberStreams(nn.Module):
     def __init__(self, seeds: Sequence[int], purpose: str, device: torch.device) -> None:
         super().__init__()
         self.members = len(seeds)
-        own = [stream_seed(seed, purpose) for seed in seeds]
+        stream_seeds = [stream_seed(seed, purpose) for seed in seeds]
         if device.type != "cpu":
-            own = [stream_seed(zlib.crc32(repr(own).encode()), purpose)]
-        self.generators = [torch.Generator(device).manual_seed(seed) for seed in own]
+            stream_seeds = [stream_seed(zlib.crc32(repr(stream_seeds).encode()), purpose)]
+        self.generators = [torch.Generator(device).manual_seed(seed) for seed in stream_seeds]
 
     def member(self, index: int) -> torch.Generator:
         """The generator that member `index` draws from."""
@@ -44,15 +44,15 @@ class MemberStreams(nn.Module):
         """Apply `sampler(parameter, generator)` to a (P, …) tensor, each member with its own stream."""
         if len(self.generators) == 1:
             return sampler(parameter, self.generators[0])
-        return torch.stack([sampler(own, g) for own, g in zip(parameter, self.generators, strict=True)])
+        return torch.stack([sampler(rows, g) for rows, g in zip(parameter, self.generators, strict=True)])
 
     def normal(self, like: Tensor) -> Tensor:
         """Standard normal numbers of the shape of a (P, …) tensor, on its device."""
         return self.draw(lambda row, g: torch.randn(row.shape, generator=g, device=row.device), like)
 
     def uniform(self, like: Tensor) -> Tensor:
-        """Uniform numbers in [0, 1) of the shape of a (P, …) tensor, on its device."""
-        return self.draw(lambda row, g: torch.rand(row.shape, generator=g, device=row.device), like)
+        """Uniform numbers in [0, 1) of the shape and type of a (P, …) tensor, on its device."""
+        return self.draw(lambda row, g: torch.rand(row.shape, generator=g, device=row.device, dtype=row.dtype), like)
 
     def get_extra_state(self) -> Tensor:
         """Generator states, (G, bytes) uint8: a tensor, so that a checkpoint needs no pickle."""
@@ -62,8 +62,8 @@ class MemberStreams(nn.Module):
         """Continue where the saved streams stood."""
         saved = cast(Tensor, state).cpu()
         if saved.shape == self.get_extra_state().shape:
-            for generator, own in zip(self.generators, saved, strict=True):
-                generator.set_state(own.clone())  # torch reads a view from the start of its storage, and crashes
+            for generator, position in zip(self.generators, saved, strict=True):
+                generator.set_state(position.clone())  # torch reads a view from the start of its storage, and crashes
             return
         # A state saved on another kind of device can't be continued there; start a stream that depends on it instead.
         for index, generator in enumerate(self.generators):
@@ -79,5 +79,5 @@ class MemberStreams(nn.Module):
         saved = state.pop("_saved")
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self.generators = [torch.Generator(device) for device, _ in saved]
-        for generator, (_, own) in zip(self.generators, saved, strict=True):
-            generator.set_state(own)
+        for generator, (_, position) in zip(self.generators, saved, strict=True):
+            generator.set_state(position)

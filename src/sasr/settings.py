@@ -311,20 +311,20 @@ def _check_class(name: str, config: Any, config_class: type[Any]) -> None:
 def _check_finite(part: str, config: Any, *, infinite: bool = False) -> None:
     if config is None:
         return
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+    for setting in dataclasses.fields(config):
+        value = getattr(config, setting.name)
         if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
-            raise ValueError(f"{part}{field.name}={value} is not a finite number")
+            raise ValueError(f"{part}{setting.name}={value} is not a finite number")
 
 
 def _check_size(part: str, config: Any) -> None:
     if config is None:
         return
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+    for setting in dataclasses.fields(config):
+        value = getattr(config, setting.name)
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, int) and abs(number) > _LARGEST:
-                raise ValueError(f"{part}{field.name}={shown(value)} is too large; at most {_LARGEST:,}")
+                raise ValueError(f"{part}{setting.name}={shown(value)} is too large; at most {_LARGEST:,}")
 
 
 def _scheduled(config: Any, steps: int) -> Any:
@@ -340,7 +340,7 @@ def _scheduled(config: Any, steps: int) -> Any:
 
 def _check_complete(agent_class: type[Any], data: Mapping[str, Any]) -> None:
     """All settings of an agent must be there: a default may mean something else than when they were written."""
-    missing = sorted({field.name for field in dataclasses.fields(agent_class)} - data.keys())
+    missing = sorted({setting.name for setting in dataclasses.fields(agent_class)} - data.keys())
     if missing:
         raise ValueError(
             f"{agent_class.__name__} lacks {missing[0]!r}: an older sasr wrote it, whose agent was another; train again"
@@ -349,7 +349,7 @@ def _check_complete(agent_class: type[Any], data: Mapping[str, Any]) -> None:
 
 def _read(part: str, config_class: type[Any], data: Mapping[str, Any]) -> Any:
     refuse_removed(data, config_class)
-    names = {field.name for field in dataclasses.fields(config_class)}
+    names = {setting.name for setting in dataclasses.fields(config_class)}
     unknown = sorted(data.keys() - names)
     if unknown:
         raise ValueError(

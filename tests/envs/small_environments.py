@@ -60,7 +60,7 @@ class Fragile(gym.Env):
             if self.harm == "raise":
                 raise ZeroDivisionError("the pole broke")
             if self.harm == "sleep":
-                time.sleep(4.0)
+                time.sleep(1.5)
             if self.harm == "exit":
                 os._exit(7)
             if self.harm == "crash":

@@ -7,12 +7,16 @@ import torch
 from torch import Tensor
 
 from sasr.evidence.bandwidth import Bandwidth, LinearSchedule
-from sasr.evidence.counts import ExactCounts, LinearCounts
+from sasr.evidence.counts import LinearCounts
 from sasr.evidence.evidence import Evidence
-from sasr.evidence.features import RandomFeatures
+from sasr.evidence.exact_counts import ExactCounts
+from sasr.evidence.features import RandomFeatures, StateNormaliser
+from sasr.evidence.flagged import FlaggedEvidence, ReplayFlags
 from sasr.evidence.kernels import Gaussian
-from sasr.evidence.normaliser import StateNormaliser
-from sasr.experience.retained import ReplayFlags, StatePool
+from sasr.evidence.on_device import EvidenceInBlocks, LinearCountsOnDevice
+from sasr.experience.retained import StatePool
+from sasr.experience.types import Host
+from tests.conftest import box
 
 K = 3
 CPU = torch.device("cpu")
@@ -59,26 +63,41 @@ def test_sums_are_always_those_of_a_fresh_rebuild_with_the_frozen_mapping() -> N
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
-def test_states_absorbed_in_chunks_count_as_those_added_one_segment_at_a_time(dtype: torch.dtype) -> None:
-    one_by_one, in_chunks, query = make(3), make(3), torch.randn(3, 9, K)
+def test_states_counted_in_blocks_count_as_those_added_one_segment_at_a_time(dtype: torch.dtype) -> None:
+    """What an accelerator does, done on a CPU."""
+    plain, query = make(3), torch.randn(3, 9, K)
+    blocks: list[Tensor] = []
+
+    def count_block(rows: Tensor, place: Tensor) -> None:
+        blocks.append(rows)
+        in_blocks.count_block(rows, place)
+
+    in_blocks = EvidenceInBlocks(
+        StatePool(K, torch.float32, CPU),
+        StateNormaliser(3, K, enabled=True, clip=5.0),
+        LinearCountsOnDevice(RandomFeatures(Gaussian(), K, 64, seeds=range(3))),
+        Gaussian(),
+        "dimension",
+        count_block=count_block,
+    )
     generator = torch.Generator().manual_seed(0)
-    absorbed: list[Tensor] = []
-
-    def absorb(rows: Tensor, place: Tensor) -> None:
-        absorbed.append(rows)
-        in_chunks.absorb(rows, place)
-
     for round_ in range(30):
         member, outcome, length = round_ % 3, round_ % 2, int(torch.randint(1, 80, (), generator=generator))
         states = (40 * torch.rand(length, K, generator=generator)).to(dtype)
-        for evidence in (one_by_one, in_chunks):
+        for evidence in (plain, in_blocks):
             evidence.observe(states.float().expand(3, -1, -1))
-        one_by_one.add(member, outcome, states)
-        in_chunks.add(member, outcome, states, absorb=absorb)
-    assert torch.equal(one_by_one.estimator.size, in_chunks.estimator.size)
-    assert torch.equal(one_by_one.rebuilds, in_chunks.rebuilds)
-    assert {len(rows) for rows in absorbed} == {32}
-    torch.testing.assert_close(one_by_one.raw(query), in_chunks.raw(query), rtol=1e-5, atol=1e-4)
+            evidence.add(member, outcome, states)
+    assert torch.equal(plain.estimator.size, in_blocks.estimator.size)
+    assert torch.equal(plain.rebuilds, in_blocks.rebuilds)
+    assert {len(rows) for rows in blocks} == {32}
+    torch.testing.assert_close(plain.raw(query), in_blocks.raw(query), rtol=1e-5, atol=1e-4)
+
+
+def test_linear_estimates_fall_below_zero_and_are_clamped() -> None:
+    evidence, query = make(), torch.randn(1, 500, K) * 30.0
+    feed(evidence, 0, 0, torch.randn(200, K))
+    assert (evidence.raw(query) < 0).any()
+    assert (evidence.counts(query) >= 0).all()
 
 
 def test_rebuilds_come_each_time_the_evidence_has_doubled() -> None:
@@ -130,35 +149,51 @@ def test_burn_in_hides_an_outcome_until_it_has_more_states() -> None:
     assert evidence.counts(query).flatten().tolist() == [11.0, 0.0]
 
 
-def test_flagged_slots_count_and_are_forgotten_when_released() -> None:
-    replay = torch.randn(1, 40, K)
-    store = ReplayFlags(1, 40, lambda member, slots: replay[member, slots], CPU)
+class Replay:
+    """Slots that hold one state each."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.states, self.capacity = states, len(states)
+
+    def read(self, member: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        return self.states[slots], torch.zeros(len(slots), 1)
+
+
+def flagged(replay: Replay) -> FlaggedEvidence:
+    store = ReplayFlags(
+        Host(observation_space=box(K), action_space=box(1), replay=replay),
+        lambda obs, action: obs,
+    )
     counts = LinearCounts(RandomFeatures(Gaussian(), K, 64))
-    evidence = Evidence(store, StateNormaliser(1, K, enabled=True, clip=5.0), counts, Gaussian(), "dimension")
-    evidence.observe(replay)
+    return FlaggedEvidence(store, StateNormaliser(1, K, enabled=True, clip=5.0), counts, Gaussian(), "dimension")
+
+
+def test_flagged_slots_count_and_are_forgotten_when_released() -> None:
+    replay = Replay(torch.randn(40, K))
+    evidence = flagged(replay)
+    counts = evidence.estimator
+    evidence.observe(replay.states[None])
     evidence.add(0, 0, torch.tensor([3, 5, 7]))
     evidence.add(0, 1, torch.arange(10, 30))
     assert counts.size.tolist() == [[3, 20]]
     for slot in range(20):
-        evidence.release(0, slot)
-        replay[0, slot] = 99.0
+        evidence.release(torch.tensor([[slot]]))
+        replay.states[slot] = 99.0
     assert counts.size.tolist() == [[0, 10]]
     query = torch.randn(1, 8, K)
     fresh = LinearCounts(counts.features)
-    fresh.add(0, 1, evidence.normaliser.of_member(0, replay[0, 20:30]))
+    fresh.add(0, 1, evidence.normaliser.of_member(0, replay.states[20:30]))
     torch.testing.assert_close(evidence.raw(query), fresh.raw(evidence.normaliser(query)), rtol=1e-4, atol=1e-4)
 
 
 def test_turnover_in_a_full_replay_buffer_still_renews_the_mapping() -> None:
-    replay = torch.zeros(1, 64, K)
-    store = ReplayFlags(1, 64, lambda member, slots: replay[member, slots], CPU)
-    counts = LinearCounts(RandomFeatures(Gaussian(), K, 64))
-    evidence = Evidence(store, StateNormaliser(1, K, enabled=True, clip=5.0), counts, Gaussian(), "dimension")
+    replay = Replay(torch.zeros(64, K))
+    evidence = flagged(replay)
     for step in range(640):
         slot = step % 64
-        evidence.release(0, slot)
-        replay[0, slot] = torch.randn(K) + step
-        evidence.observe(replay[:, slot : slot + 1])
+        evidence.release(torch.tensor([[slot]]))
+        replay.states[slot] = torch.randn(K) + step
+        evidence.observe(replay.states[None, slot : slot + 1])
         evidence.add(0, 1, torch.tensor([slot]))
-    assert int(counts.size.sum()) == 64
+    assert int(evidence.estimator.size.sum()) == 64
     assert float(evidence.normaliser.centre[0].mean()) > 200.0

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sasr.evidence.normaliser import StateNormaliser
+from sasr.evidence.features import StateNormaliser
 
 
 @settings(max_examples=30, deadline=None)

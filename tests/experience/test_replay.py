@@ -14,7 +14,8 @@ from torch import Tensor
 
 from sasr import SASR, Batch, Host, Transition
 from sasr.experience import replay as replay_module
-from sasr.experience.replay import Replay, free_bytes
+from sasr.experience.memory import free_bytes
+from sasr.experience.replay import Replay
 from tests.conftest import box, make_step
 
 PIXELS = gym.spaces.Box(0, 255, (2, 3), np.uint8)

@@ -65,4 +65,4 @@ def test_noise_lasts_until_it_is_drawn_again_and_can_be_left_out() -> None:
     net.resample(streams)
     assert not torch.equal(first, net(x))
     assert torch.equal(still, net(x, still=True))
-    torch.testing.assert_close(net.noise_size(), torch.full((2,), 0.5))
+    torch.testing.assert_close(net.noise_figures()["weight_noise"], torch.full((2,), 0.5))

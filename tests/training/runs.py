@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from sasr.agents.sac import SacConfig
+from sasr.agents import SacConfig
 from sasr.shaping.presets import preset_config
 from sasr.training import TrainConfig, Trainer
 from sasr.training.checkpoint import Checkpoint, newest

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
-from sasr.agents.sac import SacConfig
 from sasr.agents.sac_discrete import SacDiscreteConfig
 from sasr.agents.td3 import Td3Config
 from sasr.envs.population import Population

@@ -13,7 +13,7 @@ import pytest
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("command", "number", "steps"), [("kills", 6, 100), ("crash-points", 7, 40), ("signals", 4, 300)]
+    ("command", "number", "steps"), [("kills", 3, 100), ("crash-points", 7, 40), ("signals", 4, 300)]
 )
 def test_a_run_ends_as_if_nothing_had_happened_and_nothing_is_left(command: Any, number: int, steps: int) -> None:
     ended = subprocess.run(

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from sasr import SASR, Batch, Host, Shaper
-from sasr.agents import Sac, SacConfig, Td3, Td3Config
+from sasr.agents import PpoConfig, Sac, SacConfig, SacDiscreteConfig, Td3Config
 from sasr.envs.population import Population
-from sasr.training import Loop, OffPolicy
+from sasr.training import Loop, OffPolicy, TrainConfig, Trainer
 
 TINY = SacConfig(hidden=(16, 16), burn_in=40, batch_size=16)
 
@@ -19,7 +19,6 @@ def learner_of(
     *,
     shaper: Shaper | None = None,
     capacity: int = 300,
-    agent: type[Sac] = Sac,
 ) -> OffPolicy:
     host = Host(
         observation_space=population.observation_space,
@@ -27,7 +26,7 @@ def learner_of(
         seeds=population.seeds,
         envs=population.environments,
     )
-    return OffPolicy(host, agent(host, config), shaper=shaper, capacity=capacity)
+    return OffPolicy(host, Sac(host, config), shaper=shaper, capacity=capacity)
 
 
 class Recorded(Loop):
@@ -78,12 +77,25 @@ class Column(SASR):
         return super().shape(batch).unsqueeze(-1)
 
 
-@pytest.mark.parametrize(("agent", "config"), [(Sac, TINY), (Td3, Td3Config(hidden=(16,), burn_in=40, batch_size=16))])
-def test_bonuses_of_a_wrong_shape_are_refused_where_they_are_learned_from(agent: type[Sac], config: SacConfig) -> None:
-    with Population("Pendulum-v1", seeds=[0], workers=0) as population:
-        learner = learner_of(population, config, shaper=Column(), agent=agent)
-        with pytest.raises(ValueError, match="bonus has shape"):
-            Loop(population, learner).run(60)
+LEARNERS: dict[str, dict[str, Any]] = {
+    "sac": {"task": "Pendulum-v1", "agent_config": TINY},
+    "td3": {"task": "Pendulum-v1", "agent_config": Td3Config(hidden=(16,), burn_in=40, batch_size=16)},
+    "sac_discrete": {
+        "task": "CartPole-v1",
+        "agent_config": SacDiscreteConfig(hidden=(16,), burn_in=40, batch_size=16),
+    },
+    "ppo": {"task": "Pendulum-v1", "agent_config": PpoConfig(hidden=(16,), rollout=16, minibatches=2, epochs=1)},
+}
+
+
+@pytest.mark.parametrize("agent", LEARNERS)
+def test_bonuses_of_a_wrong_shape_are_refused_where_they_are_learned_from(agent: str) -> None:
+    config = TrainConfig(agent=agent, shaper="custom", seeds=(0,), steps=60, workers=0, device="cpu", **LEARNERS[agent])
+    with (
+        Trainer(config, shaper=Column()) as trainer,
+        pytest.raises(ValueError, match=r"bonus has shape \(1, \d+, 1\), expected \(seeds, batch\) = \(1, \d+\)"),
+    ):
+        trainer.run()
 
 
 def test_the_stored_reward_is_the_environments() -> None:

@@ -9,8 +9,8 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from sasr.agents.action_spaces import as_vectors
-from sasr.evidence.normaliser import StateNormaliser
+from sasr.agents.base import as_vectors
+from sasr.evidence.features import StateNormaliser
 from sasr.experience.flatten import state_width
 from sasr.networks.convolution import PopulationConv
 from sasr.networks.encoder import PopulationNet, picture_axes

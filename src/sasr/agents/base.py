@@ -1,4 +1,4 @@
-"""What agents that learn from a replay buffer share, and what the training step asks of them."""
+"""What agents share: the base class for learning from replay, twin critics, ranges of actions, checks of settings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from sasr.experience.checked_module import CheckedModule
-from sasr.experience.types import Batch, Host, check_batch
+from sasr.experience.types import Batch, Host
 from sasr.networks.layers import NormName, PopulationMLP, check_norm
 from sasr.randomness import MemberStreams
+from sasr.shaping.base import check_bonus
 
 MOST_N_STEP = 1_000
 """Rewards that one target may sum."""
@@ -63,7 +66,7 @@ class OffPolicyAgent(CheckedModule, ABC):
 
     def update(self, batch: Batch, bonus: Tensor, noise: Any = None) -> dict[str, Tensor]:
         """A whole update at once, for loops without a replay buffer of ours."""
-        check_batch(batch, bonus)
+        check_bonus(batch, bonus)
         return self.learn(batch, bonus, self.bootstrap(batch, noise), noise, self.count_update())
 
     def get_extra_state(self) -> Tensor:
@@ -98,6 +101,48 @@ class TwinCritic(nn.Module):
         return values.squeeze(-1)
 
 
+class Bounded(nn.Module):
+    """The range of a Box, for policies that squash what they say into it."""
+
+    scale: Tensor  # (A,) half the width of the action range
+    middle: Tensor  # (A,)
+
+    def __init__(self, space: gym.spaces.Box, device: torch.device) -> None:
+        super().__init__()
+        low, high = (torch.as_tensor(bound, dtype=torch.float64).flatten() for bound in (space.low, space.high))
+        self.register_buffer("scale", ((high - low) / 2).float().to(device))
+        self.register_buffer("middle", ((high + low) / 2).float().to(device))
+        self.register_buffer("low", low.float().to(device), persistent=False)
+        self.register_buffer("high", high.float().to(device), persistent=False)
+
+    def clip(self, action: Tensor) -> Tensor:
+        """The nearest action in the range."""
+        return action.clamp(self.get_buffer("low"), self.get_buffer("high"))
+
+    def squash(self, u: Tensor) -> Tensor:
+        """An action of the space for an unbounded u; clipped, as tanh(u)·scale + middle may round past a bound."""
+        return self.clip(u.tanh() * self.scale + self.middle)
+
+    def at(self, share: Tensor) -> Tensor:
+        """The action that lies `share` of the way from the lower bounds to the upper ones."""
+        low, high = self.get_buffer("low"), self.get_buffer("high")
+        return self.clip(low + share * (high - low))
+
+
+def as_vectors(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Observations or actions (P, B, …) as the vectors (P, B, k) that perceptrons take."""
+    return (x.flatten(2) if x.dim() > 2 else x.unsqueeze(-1)).to(dtype)
+
+
+def check_vectors(obs: Tensor, members: int, width: int) -> None:
+    """Raise unless vectors (P, B, k) are of this many members and features."""
+    if obs.shape[0] != members or obs.shape[-1] != width:
+        raise ValueError(
+            f"obs has {obs.shape[0]} members of {obs.shape[-1]} features, but this agent has {members} of {width}: "
+            "give (members, environments, *observation shape)"
+        )
+
+
 def check_settings(config: Any) -> None:
     """Raise a ValueError that names the setting where one that agents share makes no sense."""
     for field in dataclasses.fields(config):
@@ -115,3 +160,34 @@ def check_settings(config: Any) -> None:
     if config.burn_in < 0:
         raise ValueError(f"burn_in={config.burn_in} must not be negative; 0 learns from the first step")
     check_norm(config.critic_norm)
+
+
+def continuous_actions(space: gym.Space[Any], agent: str) -> gym.spaces.Box:
+    """The space as one that an agent for continuous actions can scale its actions to, or an error with the fix."""
+    if isinstance(space, gym.spaces.Discrete):
+        raise TypeError(f"action space {space} is discrete, but {agent} needs a Box; use agent='sac_discrete'")
+    if not isinstance(space, gym.spaces.Box):
+        raise no_agent_for(space)
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all() and (space.low < space.high).all()):
+        raise ValueError(
+            f"action space {space} must have finite bounds, low below high, in every dimension: {agent} scales its "
+            "actions to them; give the environment such bounds with gymnasium.wrappers.TransformAction"
+        )
+    return space
+
+
+def discrete_actions(space: gym.Space[Any], agent: str) -> gym.spaces.Discrete:
+    """The space as one that an agent for discrete actions can choose from, or an error with the fix."""
+    if isinstance(space, gym.spaces.Box):
+        raise TypeError(f"action space {space} is continuous, but {agent} needs a Discrete; use agent='sac' or 'td3'")
+    if not isinstance(space, gym.spaces.Discrete):
+        raise no_agent_for(space)
+    return space
+
+
+def no_agent_for(space: gym.Space[Any]) -> TypeError:
+    """The error for a space of actions that nothing here can choose from."""
+    return TypeError(
+        f"action space {space} suits no agent here: they take Box or Discrete; number its combinations with "
+        "gymnasium.wrappers.TransformAction to make it a Discrete"
+    )

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sasr.agents.action_spaces import no_agent_for
+from sasr.agents.base import no_agent_for
 from sasr.randomness import MemberStreams
 
 
@@ -117,8 +117,8 @@ class Gaussian(nn.Module):
 
     def entropy(self, outputs: Tensor) -> Tensor:
         """Entropies (P, B), the same in every row."""
-        own = (self.log_std + 0.5 * (1.0 + math.log(2.0 * math.pi))).sum(-1)
-        return own[:, None].expand(outputs.shape[:2])
+        entropy = (self.log_std + 0.5 * (1.0 + math.log(2.0 * math.pi))).sum(-1)
+        return entropy[:, None].expand(outputs.shape[:2])
 
     def in_space(self, action: Tensor) -> Tensor:
         """Actions clipped to the space's bounds."""

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from sasr.agents.ppo import Ppo, PpoConfig
-from sasr.agents.sac import Sac, SacConfig
+from sasr.agents.sac import Sac
+from sasr.agents.sac_config import SacConfig
 from sasr.agents.sac_discrete import SacDiscrete, SacDiscreteConfig
 from sasr.agents.td3 import Td3, Td3Config
 from sasr.errors import unknown_name

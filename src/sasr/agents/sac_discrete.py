@@ -17,8 +17,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from sasr.agents.action_spaces import discrete_actions
-from sasr.agents.base import OffPolicyAgent, check_settings
+from sasr.agents.base import OffPolicyAgent, check_settings, discrete_actions
 from sasr.experience.types import Batch, Host
 from sasr.networks.adam import Adam
 from sasr.networks.encoder import PopulationNet
@@ -145,26 +144,23 @@ class SacDiscrete(OffPolicyAgent):
         self, batch: Batch, bonus: Tensor, bootstrap: Tensor, noise: None, update_actor: bool
     ) -> dict[str, Tensor]:
         """One update, nothing but tensor work, so that it can be captured."""
-        figures = self.update_critic(batch, bonus, bootstrap)
+        loss, figures = self.critic_loss(batch, bonus, bootstrap)
+        self.critic_adam.minimise(loss)
         self.update_targets()
         return figures | self.update_actor(batch)
-
-    def update_critic(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> dict[str, Tensor]:
-        """One step of both critics."""
-        loss, values = self.critic_loss(batch, bonus, bootstrap)
-        self.critic_adam.minimise(loss.sum())
-        return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
     @torch.no_grad()
     def update_targets(self) -> None:
         """Move the target critics a little towards the critics."""
         torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
-    def critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared errors of both critics (P,), and their values of the actions taken (2, P, B)."""
+    def critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Squared errors of both critics, summed over P, and figures (P,)."""
         taken = (batch.action.long() - self.start).expand(2, -1, -1).unsqueeze(-1)
         values = self.critic(batch.obs).gather(-1, taken).squeeze(-1)
-        return (values - (batch.reward + bonus + bootstrap)).square().mean(-1).sum(0), values
+        target = batch.reward + bonus + bootstrap
+        loss = (values - target).square().mean(-1).sum(0)
+        return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
     @torch.no_grad()
     def bootstrap(self, batch: Batch, noise: None = None) -> Tensor:

@@ -13,8 +13,15 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
-from sasr.agents.action_spaces import Bounded, as_vectors, check_vectors, continuous_actions
-from sasr.agents.base import OffPolicyAgent, TwinCritic, check_settings
+from sasr.agents.base import (
+    Bounded,
+    OffPolicyAgent,
+    TwinCritic,
+    as_vectors,
+    check_settings,
+    check_vectors,
+    continuous_actions,
+)
 from sasr.experience.flatten import action_width, state_width
 from sasr.experience.types import Batch, Host
 from sasr.networks.adam import Adam
@@ -127,22 +134,19 @@ class Td3(OffPolicyAgent):
         self, batch: Batch, bonus: Tensor, bootstrap: Tensor, noise: Tensor, update_actor: bool
     ) -> dict[str, Tensor]:
         """One update, nothing but tensor work, so that it can be captured."""
-        figures = self.update_critic(batch, bonus, bootstrap)
+        loss, figures = self.critic_loss(batch, bonus, bootstrap)
+        self.critic_adam.minimise(loss)
         if update_actor:
             figures |= self.update_actor(batch)
             self.update_targets()
         return figures
 
-    def update_critic(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> dict[str, Tensor]:
-        """One step of both critics."""
-        loss, values = self.critic_loss(batch, bonus, bootstrap)
-        self.critic_adam.minimise(loss.sum())
-        return {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
-
-    def critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared errors of both critics (P,), and their values (2, P, B)."""
+    def critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Squared errors of both critics, summed over P, and figures (P,)."""
         values = self.critic(self._vectors(batch.obs), self._vectors(batch.action))
-        return (values - (batch.reward + bonus + bootstrap)).square().mean(-1).sum(0), values
+        target = batch.reward + bonus + bootstrap
+        loss = (values - target).square().mean(-1).sum(0)
+        return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
 
     @torch.no_grad()
     def bootstrap(self, batch: Batch, noise: Tensor) -> Tensor:

@@ -25,14 +25,8 @@ from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS
 from sasr.terminal import Terminal
 
-_OWN_FLAGS = (
-    "task",
-    "seeds",
-    "steps",
-    "task_settings",
-    "agent_config",
-    "shaper_config",
-)  # settings that flags say in another way
+# Settings that flags give in another way.
+_OWN_FLAGS = ("task", "seeds", "steps", "task_settings", "agent_config", "shaper_config")
 _MEANING = meanings(TrainConfig)
 _PRESET = tyro.conf.arg(help=_MEANING["preset"])
 Tensorboard = Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")]

@@ -21,9 +21,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sasr.envs import shared_memory as shared
-from sasr.envs.replayable import check_memory
-from sasr.envs.runners import InProcess, Place, RunnerError, Workers, cores
-from sasr.envs.shared_memory import BoardShape
+from sasr.envs.replayable import Stepper, check_memory
+from sasr.envs.shared_memory import Board, BoardShape
+from sasr.envs.worker_pool import Arrays, Build, Place, RunnerError, WorkerPool, cores
 from sasr.randomness import stream_seed
 from sasr.tasks.environment import Env, TaskLike, close_environment, make, resolve, task_name
 
@@ -49,6 +49,61 @@ class Step(NamedTuple):
     final_observation: NDArray[Any]  # (P, E, *shape) where the action led; differs from `observation` only at an end
     success: NDArray[np.bool_]  # (P, E) info["is_success"], False where a task has none
     info: Mapping[str, NDArray[np.float64]]  # key: (P, E), of the keys asked for; NaN where a step had none
+
+
+class InProcess:
+    """Steps all environments in this process, at the moment they are waited for."""
+
+    def __init__(self, shape: BoardShape, build: Build, info_keys: tuple[str, ...]) -> None:
+        self.board = Board(shape)
+        self.environments = range(shape.environments)
+        self.requests = 0
+        self.processes: list[subprocess.Popen[bytes]] = []
+        with self._errors_with_place():
+            self.stepper = Stepper(build, self.environments, self.board, info_keys)
+
+    def request(self, command: int) -> None:
+        """Remember what `wait` will do."""
+        self.requests += 1
+        self._command = command
+
+    def wait(self) -> None:
+        """Carry out the request."""
+        with self._errors_with_place():
+            if self._command == shared.STEP:
+                self.stepper.step()
+            else:
+                self.stepper.reset()
+
+    def late(self) -> Place | None:
+        """The environment that is being stepped."""
+        place = self._place
+        return None if place.busy_with == shared.IDLE else place
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """The memories of all environments."""
+        with self._errors_with_place():
+            return self.stepper.save()
+
+    def restore(self, saved: Arrays) -> None:
+        """Bring all environments back to where they were."""
+        with self._errors_with_place():
+            self.stepper.restore(dict(saved))
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.stepper.close()
+
+    @property
+    def _place(self) -> Place:
+        return Place(None, self.environments, self.board.read(0, shared.BUSY_WITH))
+
+    @contextmanager
+    def _errors_with_place(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise RunnerError(self._place, f"raised {type(error).__name__}: {error}") from error
 
 
 class Population:
@@ -101,12 +156,12 @@ class Population:
         self._started = False
         self._watched = False
         self._closed_because = ""
-        self.runner: InProcess | Workers | None = None
+        self.runner: InProcess | WorkerPool | None = None
         with self._naming_the_member():
             self.runner = self._make_runner(build)
         self._board = self.runner.board
 
-    def _make_runner(self, build: partial[Env]) -> InProcess | Workers:
+    def _make_runner(self, build: partial[Env]) -> InProcess | WorkerPool:
         observation, action = self.observation_space, self.action_space
         shape = BoardShape(
             environments=self.members * self.environments,
@@ -118,7 +173,7 @@ class Population:
             infos=len(self.info_keys),
         )
         if self.workers:
-            return Workers(self.workers, shape, build, self.info_keys)
+            return WorkerPool(self.workers, shape, build, self.info_keys)
         return InProcess(shape, build, self.info_keys)
 
     def reset(self, stream: str = "environment") -> NDArray[Any]:
@@ -234,7 +289,7 @@ class Population:
             return 0
         return min(total, available)
 
-    def _request(self, runner: InProcess | Workers, command: int) -> None:
+    def _request(self, runner: InProcess | WorkerPool, command: int) -> None:
         if not self._watched:
             self._watched = True
             threading.Thread(target=_report_silence, args=(weakref.ref(self),), daemon=True).start()
@@ -285,12 +340,12 @@ class Population:
         """A copy with the axes P and E apart."""
         return flat.reshape(self.members, self.environments, *flat.shape[1:]).copy()
 
-    def _open_runner(self) -> InProcess | Workers:
+    def _open_runner(self) -> InProcess | WorkerPool:
         if self.runner is None or self.closed:
             raise RuntimeError(f"this population of {self.task} is closed: {self._closed_because}")
         return self.runner
 
-    def _idle_runner(self, name: str) -> InProcess | Workers:
+    def _idle_runner(self, name: str) -> InProcess | WorkerPool:
         runner = self._open_runner()
         if not self._started:
             raise RuntimeError(f"{name} before reset(): no episode is under way yet")

@@ -1,17 +1,19 @@
-"""Environments that come back: an episode is played again from how it began and what was done in it."""
+"""Environments that step on a board and can come back: an episode is played again from how it began."""
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from sasr.envs.shared_memory import BUSY_WITH, IDLE, Board, Letter, belongings
 from sasr.tasks.environment import Env, close_environment
 
 LONGEST = 1_000_000
@@ -125,3 +127,71 @@ class Remembered:
         for action in saved["actions"]:
             observation, *_ = self.step(action)
         return observation
+
+
+class Stepper:
+    """Some environments of a population, and the board they read actions from and write what happened to."""
+
+    def __init__(
+        self, build: Callable[[], Env], indices: Sequence[int], board: Board, info_keys: Sequence[str], worker: int = 0
+    ) -> None:
+        self.board = board
+        self.indices = indices
+        self.info_keys = info_keys
+        self.status = board.line(worker)
+        self.environments: list[Remembered] = []
+        for index in indices:
+            self._busy(index)
+            self.environments.append(Remembered(build()))
+        self._busy(IDLE)
+
+    def reset(self) -> None:
+        """Start every environment's stream of episodes from its seed."""
+        board = self.board
+        for index, env in zip(self.indices, self.environments, strict=True):
+            self._busy(index)
+            board.observation[index] = env.reset(int(board.seed[index]))
+        self._busy(IDLE)
+
+    def step(self) -> None:
+        """One step of every environment; one whose episode ends starts the next in the same step."""
+        board = self.board
+        for index, env in zip(self.indices, self.environments, strict=True):
+            self._busy(index)
+            observation, reward, terminated, truncated, info = env.step(board.action[index])
+            board.final_observation[index] = observation
+            if terminated or truncated:
+                observation = env.reset()
+            board.observation[index] = observation
+            board.reward[index] = reward
+            board.terminated[index] = terminated
+            board.truncated[index] = truncated
+            board.success[index] = info.get("is_success", False)
+            for k, key in enumerate(self.info_keys):
+                board.info[k, index] = info.get(key, math.nan)
+        self._busy(IDLE)
+
+    def save(self) -> Letter:
+        """What `restore` needs, by environment and name."""
+        return {
+            f"{index}.{name}": array
+            for index, env in zip(self.indices, self.environments, strict=True)
+            for name, array in env.save().items()
+        }
+
+    def restore(self, letter: Letter) -> None:
+        """Bring every environment back; the board tells where they stand and whose episode had to restart."""
+        board = self.board
+        for index, env in zip(self.indices, self.environments, strict=True):
+            self._busy(index)
+            board.observation[index], board.restarted[index] = env.restore(belongings(letter, index))
+        self._busy(IDLE)
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self.environments:
+            env.close()
+
+    def _busy(self, index: int) -> None:
+        # Left behind when a process is killed, it tells whose environment was running.
+        self.status[BUSY_WITH] = index

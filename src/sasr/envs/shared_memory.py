@@ -108,6 +108,10 @@ class Board:
         self.terminated, self.truncated = arrays["terminated"], arrays["truncated"]
         self.success, self.restarted, self.info = arrays["success"], arrays["restarted"], arrays["info"]
 
+    def line(self, number: int) -> memoryview:
+        """One line of control words."""
+        return self.words[number * _LINE : (number + 1) * _LINE]
+
     def read(self, line: int, word: int) -> int:
         """A control word."""
         return int(self.words[line * _LINE + word])

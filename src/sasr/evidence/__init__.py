@@ -1,12 +1,13 @@
 """From retained states to counts of how often a state was visited in successes and in failures."""
 
 from sasr.evidence.bandwidth import LinearSchedule
-from sasr.evidence.counts import Counts, ExactCounts, LinearCounts, SquaredCounts
+from sasr.evidence.counts import Counts, LinearCounts
 from sasr.evidence.evidence import Evidence
+from sasr.evidence.exact_counts import ExactCounts
 from sasr.evidence.feature_count import features_for_error, search_feature_count
-from sasr.evidence.features import RandomFeatures
+from sasr.evidence.features import RandomFeatures, StateNormaliser
 from sasr.evidence.kernels import KERNELS, Cauchy, Gaussian, Kernel, Laplacian
-from sasr.evidence.normaliser import StateNormaliser
+from sasr.evidence.squared_counts import SquaredCounts
 
 __all__ = [
     "KERNELS",

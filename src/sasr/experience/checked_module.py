@@ -52,22 +52,22 @@ class GrowingModule(CheckedModule):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         for name in self.growing:
-            saved, own = state_dict.get(prefix + name), getattr(self, name)
-            if saved is not None and saved.shape != own.shape:
-                setattr(self, name, torch.zeros(saved.shape, dtype=own.dtype, device=own.device))
+            saved, buffer = state_dict.get(prefix + name), getattr(self, name)
+            if saved is not None and saved.shape != buffer.shape:
+                setattr(self, name, torch.zeros(saved.shape, dtype=buffer.dtype, device=buffer.device))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def check_state(module: nn.Module, state: Mapping[str, Any]) -> None:
     """Raise a ValueError that names the first entry of `state` that `module` could not take; change nothing."""
-    own = module.state_dict()
-    missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    current = module.state_dict()
+    missing, unknown = sorted(current.keys() - state.keys()), sorted(state.keys() - current.keys())
     fix = f"make this {type(module).__name__} with the same spaces, seeds and settings as the saved one first"
     if missing or unknown:
         raise ValueError(f"this state_dict is of something else: missing {missing[:3]}, unknown {unknown[:3]}; {fix}")
     growing = {path: part for path, part in module.named_modules() if isinstance(part, GrowingModule)}
     axes = {f"{path}.{name}".lstrip("."): axis for path, part in growing.items() for name, axis in part.growing.items()}
-    for key, tensor in own.items():
+    for key, tensor in current.items():
         if key.endswith("_extra_state"):
             continue
         expected, found = list(tensor.shape), list(state[key].shape)
@@ -77,6 +77,6 @@ def check_state(module: nn.Module, state: Mapping[str, Any]) -> None:
             raise ValueError(f"state_dict entry {key!r} has shape {tuple(found)}, expected {tuple(expected)}; {fix}")
     for path, part in growing.items():
         prefix = f"{path}." if path else ""
-        reason = part.why_not({key.removeprefix(prefix): state[key] for key in own if key.startswith(prefix)})
+        reason = part.why_not({key.removeprefix(prefix): state[key] for key in current if key.startswith(prefix)})
         if reason:
             raise ValueError(f"state_dict of {path or type(part).__name__}: {reason}; {fix}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,13 +11,55 @@ from torch import Tensor
 
 from sasr.experience.checked_module import GrowingModule
 from sasr.experience.flatten import action_dtype, array_shape, state_dtype
-from sasr.experience.n_step import Window
+from sasr.experience.memory import HEADROOM, free_bytes
 from sasr.experience.types import Batch, Host, Transition
 from sasr.randomness import MemberStreams
 
 _RINGS = ("obs", "action", "reward", "terminated", "truncated", "aside")
-HEADROOM = 0.9
-"""Share of the free memory that stored steps may take; networks, batches and the system need some."""
+
+
+class Window(NamedTuple):
+    """B sampled steps of each of P seeds, each with the n − 1 steps after it.
+
+    Where an episode or the stored steps end early, the last step is repeated and does not count.
+    """
+
+    steps: Batch
+    """(P, n·B, …): the B sampled steps, then the B steps after them, and so on."""
+    counts: Tensor
+    """(P, n, B) bool: False for repeated steps."""
+
+    def total(self, values: Tensor, discount: float) -> Tensor:
+        """Discounted sums (P, B) of what each step brings (P, n·B)."""
+        P, n, B = self.counts.shape
+        if n == 1:
+            return values
+        power = discount ** torch.arange(n, device=values.device, dtype=values.dtype)
+        return (values.view(P, n, B) * self.counts * power[:, None]).sum(1)
+
+    def first(self) -> Batch:
+        """The sampled steps themselves."""
+        steps, B = self.steps, self.counts.shape[2]
+        return Batch(
+            obs=steps.obs[:, :B],
+            action=steps.action[:, :B],
+            reward=steps.reward[:, :B],
+            next_obs=steps.next_obs[:, :B],
+            terminated=steps.terminated[:, :B],
+            slot=None if steps.slot is None else steps.slot[:, :B],
+        )
+
+    def batch(self, discount: float) -> Batch:
+        """The sampled steps, as if each led over n steps at once."""
+        n, B = self.counts.shape[1:]
+        if n == 1:
+            return self.steps
+        return self.first()._replace(
+            reward=self.total(self.steps.reward, discount),
+            next_obs=self.steps.next_obs[:, -B:],
+            terminated=self.steps.terminated[:, -B:],
+            discount=discount ** self.counts.sum(1).to(self.steps.reward.dtype),
+        )
 
 
 class Replay(GrowingModule):
@@ -68,7 +108,7 @@ class Replay(GrowingModule):
         self.rows = capacity // E + 1
         self.capacity = self.rows * E
         obs_shape, action_shape = array_shape(host.observation_space), array_shape(host.action_space)
-        kinds: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+        layout: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "obs": (obs_shape, state_dtype(host.observation_space)),
             "action": (action_shape, action_dtype(host.action_space)),
             "reward": ((), torch.float32),
@@ -76,20 +116,20 @@ class Replay(GrowingModule):
             "truncated": ((), torch.bool),
             "aside": ((), torch.int32),
         }
-        slot_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in kinds.values())
+        slot_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
         _check_memory(P * slot_bytes, self.rows * E, capacity, host)
-        for name, (shape, dtype) in kinds.items():
+        for name, (shape, dtype) in layout.items():
             # Growing, though they never do: a saved state has only the rows that hold something.
             self.register_growing(name, torch.zeros((P, self.rows, E, *shape), dtype=dtype, device=host.device), axis=1)
         # Room for episodes of 100 steps: when it grows, updates that read it have to be compiled and captured anew.
         finals = (max(64, P * self.capacity // 100), *obs_shape)
-        self.register_growing("finals", torch.zeros(finals, dtype=kinds["obs"][1], device=host.device), axis=0)
+        self.register_growing("finals", torch.zeros(finals, dtype=layout["obs"][1], device=host.device), axis=0)
         self.streams = MemberStreams(host.seeds, "replay", host.device)
         first = torch.arange(P, device=host.device)[:, None] * self.capacity
         self.register_buffer("offset", first, persistent=False)
         self.register_buffer("position", torch.zeros(2, dtype=torch.int64, device=host.device), persistent=False)
         # What the newest step led to, where steps come from: compared with the next step's start without a wait.
-        self.newest = torch.zeros((P, E, *obs_shape), dtype=kinds["obs"][1])
+        self.newest = torch.zeros((P, E, *obs_shape), dtype=layout["obs"][1])
         self.first_slots = torch.arange(E).repeat(P, 1)
         # Counters are plain ints: nothing waits for the device to know where to write. They travel as extra state.
         self.cursor = 0  # the row that the next step is written to
@@ -108,21 +148,14 @@ class Replay(GrowingModule):
         return self._slots_of((self.cursor + 1) % self.rows)
 
     @torch.no_grad()
-    def add(self, step: Transition, *, write: Callable[..., None] | None = None) -> Transition:
-        """Store one step of every environment, on the CPU as environments give it; the same step with its slots.
-
-        `write` stands in for this replay's own, such as a captured graph of it.
-        """
+    def add(self, step: Transition) -> Transition:
+        """Store one step of every environment, on the CPU as environments give it; the same step with its slots."""
         self._check(step)
         row = self.cursor
         if self.filled:
             self._keep_aside(row, step.obs.to(self.newest.dtype))
         self.newest.copy_(step.next_obs)
-        arrived = (step.obs, self.newest, step.action, step.reward, step.terminated, step.truncated)
-        if write:
-            write(*arrived)
-        else:
-            self.write(*(part.to(self.device) for part in arrived))
+        self.write(step.obs, self.newest, step.action, step.reward, step.terminated, step.truncated)
         self.cursor, self.filled = (row + 1) % self.rows, min(self.filled + 1, self.rows - 1)
         return step._replace(slot=self._slots_of(row))
 
@@ -134,9 +167,9 @@ class Replay(GrowingModule):
         after = (row + 1) % self.rows
         put = {"obs": obs, "action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
         for name, value in put.items():
-            own: Tensor = getattr(self, name)
-            own.index_copy_(1, row, value.to(own.dtype)[:, None])
-        self.obs.index_copy_(1, after, next_obs.to(self.obs.dtype)[:, None])
+            ring: Tensor = getattr(self, name)
+            ring.index_copy_(1, row, value.to(ring)[:, None])
+        self.obs.index_copy_(1, after, next_obs.to(self.obs)[:, None])
         self.aside.index_fill_(1, row, -1)
         self.position[:1] = after
         self.position[1:] += 1
@@ -184,10 +217,8 @@ class Replay(GrowingModule):
 
     def sample_windows(self, batch_size: int, n: int = 1) -> Window:
         """The same with the n − 1 steps after each; nothing but tensors and no check, so that it can be captured."""
-        uniform = self.streams.draw(
-            lambda like, g: torch.rand(like.shape, generator=g, device=like.device, dtype=like.dtype),
-            torch.empty((self.members, batch_size), device=self.device, dtype=torch.float64),
-        )
+        shape = (self.members, batch_size)
+        uniform = self.streams.uniform(torch.empty(shape, device=self.device, dtype=torch.float64))
         return self.gather(uniform, n)
 
     def gather(self, uniform: Tensor, n: int) -> Window:
@@ -240,8 +271,8 @@ class Replay(GrowingModule):
     # ---------------------------------------------------------------- borders
 
     def _check(self, step: Transition) -> None:
-        for name, own in (("obs", self.obs), ("action", self.action), ("next_obs", self.obs)):
-            expected, found = (self.members, self.envs, *own.shape[3:]), tuple(getattr(step, name).shape)
+        for name, buffer in (("obs", self.obs), ("action", self.action), ("next_obs", self.obs)):
+            expected, found = (self.members, self.envs, *buffer.shape[3:]), tuple(getattr(step, name).shape)
             if found != expected:
                 raise ValueError(
                     f"{name} has shape {found}, expected (members, envs, *shape of the space) = {expected}"
@@ -272,9 +303,9 @@ class Replay(GrowingModule):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         for name in _RINGS:
-            own, saved = getattr(self, name), state_dict[prefix + name]
-            own[:, : saved.shape[1]] = saved.to(own.device)
-            state_dict[prefix + name] = own
+            ring, saved = getattr(self, name), state_dict[prefix + name]
+            ring[:, : saved.shape[1]] = saved.to(ring.device)
+            state_dict[prefix + name] = ring
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def get_extra_state(self) -> Tensor:
@@ -294,22 +325,6 @@ class Replay(GrowingModule):
 def _take(rows: Tensor, at: Tensor) -> Tensor:
     """rows[at], which on a CPU takes four times as long."""
     return rows.index_select(0, at.flatten()).view(*at.shape, *rows.shape[1:])
-
-
-def free_bytes(device: torch.device) -> int:
-    """Memory that can be allocated on a device now, without pushing anything out."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf(pages)
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():  # on Linux most memory that is not free is cache that would be given up
-        lines = dict(line.split(":") for line in meminfo.read_text().splitlines())
-        free = int(lines["MemAvailable"].split()[0]) * 1024
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.exists() and (allowed := limit.read_text().strip()) != "max":  # a container may have less than its machine
-        free = min(free, int(allowed) - int(used.read_text()))
-    return free
 
 
 def _check_memory(bytes_per_slot: int, slots: int, capacity: int, host: Host) -> None:

@@ -1,12 +1,11 @@
-"""Where retained states live: in a pool of their own, or marked in the host's replay buffer."""
+"""Where retained states live, and what they are kept apart by: the outcome of the segment they came from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sasr.experience.checked_module import GrowingModule
 
@@ -15,7 +14,10 @@ OUTCOMES = (SUCCESS, FAILURE)
 
 
 class Retained(Protocol):
-    """The states kept for each member and outcome, as raw as the environment gave them."""
+    """The states kept for each member and outcome, as raw as the environment gave them.
+
+    `StatePool` has copies of its own, `sasr.evidence.flagged.ReplayFlags` marks them in the host's replay buffer.
+    """
 
     def append(self, member: int, outcome: int, items: Tensor) -> Tensor:
         """Keep the states that `items` stand for, and return them, (n, width)."""
@@ -63,37 +65,3 @@ class StatePool(GrowingModule):
             column: Tensor = getattr(self, name)
             column[:left] = column[:size][keep]
         self.size.fill_(left)
-
-
-class ReplayFlags(nn.Module):
-    """Marks on the host's replay slots (paper, "Time and Space Complexity"): one byte a slot, no state stored twice.
-
-    Evidence is then what the replay buffer still holds: a slot about to be overwritten must be released first.
-    """
-
-    flags: Tensor  # (P, capacity) uint8: 0 not evidence, otherwise 1 + outcome
-
-    def __init__(
-        self, members: int, capacity: int, read: Callable[[int, Tensor], Tensor], device: torch.device
-    ) -> None:
-        super().__init__()
-        self.read = read
-        self.register_buffer("flags", torch.zeros((members, capacity), dtype=torch.uint8, device=device))
-
-    def append(self, member: int, outcome: int, items: Tensor) -> Tensor:
-        """Mark the slots `items` (n,) and return the states they hold."""
-        items = items.to(self.flags.device)
-        self.flags[member, items] = outcome + 1
-        return self.read(member, items)
-
-    def select(self, member: int, outcome: int) -> Tensor:
-        """All states marked for this member and outcome, (n, width), in slot order."""
-        return self.read(member, (self.flags[member] == outcome + 1).nonzero()[:, 0])
-
-    def release(self, member: int, slot: int) -> tuple[int, Tensor] | None:
-        """Unmark a slot that is about to be overwritten; its outcome and state (1, width) if it was evidence."""
-        flag = int(self.flags[member, slot])
-        if flag == 0:
-            return None
-        self.flags[member, slot] = 0
-        return flag - 1, self.read(member, torch.tensor([slot], device=self.flags.device))

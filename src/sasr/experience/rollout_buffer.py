@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from sasr.experience.checked_module import CheckedModule
 from sasr.experience.flatten import action_dtype, array_shape, state_dtype
-from sasr.experience.replay import HEADROOM, free_bytes
+from sasr.experience.memory import HEADROOM, free_bytes
 from sasr.experience.types import Batch, Host, Transition
 
 _STEP = ("obs", "action", "reward", "next_obs", "terminated", "truncated")
@@ -55,7 +54,7 @@ class Rollouts(CheckedModule):
         P, E = host.members, host.envs
         self.members, self.rows, self.envs, self.device = P, rows, E, host.device
         seen = (array_shape(host.observation_space), state_dtype(host.observation_space))
-        kinds: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+        layout: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "obs": seen,
             "action": (array_shape(host.action_space), action_dtype(host.action_space)),
             "log_prob": ((), torch.float32),
@@ -64,9 +63,9 @@ class Rollouts(CheckedModule):
             "terminated": ((), torch.bool),
             "truncated": ((), torch.bool),
         }
-        step_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in kinds.values())
+        step_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
         _check_memory(P * E * step_bytes, rows, host)
-        for name, (shape, dtype) in kinds.items():
+        for name, (shape, dtype) in layout.items():
             self.register_buffer(name, torch.zeros((P, rows, E, *shape), dtype=dtype, device=host.device))
         self.register_buffer("position", torch.zeros(1, dtype=torch.int64, device=host.device), persistent=False)
         offset = torch.arange(P, device=host.device)[:, None] * (rows * E)
@@ -85,19 +84,12 @@ class Rollouts(CheckedModule):
     # ------------------------------------------------------------------ write
 
     @torch.no_grad()
-    def add(self, step: Transition, *, log_prob: Tensor, write: Callable[..., None] | None = None) -> None:
-        """Store one step of every environment and how likely (P, E) its actions were.
-
-        `write` stands in for this module's own, such as a captured graph of it.
-        """
+    def add(self, step: Transition, *, log_prob: Tensor) -> None:
+        """Store one step of every environment and how likely (P, E) its actions were."""
         if self.full:
             raise RuntimeError(f"all {self.rows} rows are taken; learn from them and `clear` before the next step")
         self._check(step, log_prob)
-        arrived = (*(getattr(step, name) for name in _STEP), log_prob)
-        if write:
-            write(*arrived)
-        else:
-            self.write(*(part.to(self.device) for part in arrived))
+        self.write(step.obs, step.action, step.reward, step.next_obs, step.terminated, step.truncated, log_prob)
         self.filled += 1
 
     def write(
@@ -113,8 +105,8 @@ class Rollouts(CheckedModule):
         """Put a step (P, E, …) where `position` says and move that on; only tensor work, so that it can be captured."""
         put = (*zip(_STEP, (obs, action, reward, next_obs, terminated, truncated), strict=True), ("log_prob", log_prob))
         for name, value in put:
-            own: Tensor = getattr(self, name)
-            own.index_copy_(1, self.position, value.to(own.dtype)[:, None])
+            stored: Tensor = getattr(self, name)
+            stored.index_copy_(1, self.position, value.to(stored)[:, None])
         self.position += 1
 
     def clear(self) -> None:
@@ -127,7 +119,7 @@ class Rollouts(CheckedModule):
     def batch(self) -> Batch:
         """All steps as one batch (P, n·E, …), row by row; nothing is copied."""
         whole = (self.obs, self.action, self.reward, self.next_obs, self.terminated)
-        return Batch(*(own.flatten(1, 2) for own in whole))
+        return Batch(*(buffer.flatten(1, 2) for buffer in whole))
 
     def take(self, name: str, index: Tensor) -> Tensor:
         """Entries (P, B, …) of one of the buffers at steps (P, B), counted as in `batch`."""

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sasr.errors import unknown_name
 from sasr.experience.checked_module import GrowingModule
 from sasr.experience.types import Transition
 
@@ -30,35 +29,31 @@ class Moment(NamedTuple):
     repeated: Flags  # the seed has seen a reward after which its episode went on, in this step or before
 
 
-class Verdict(NamedTuple):
-    """Which segments end with this step, and which of those succeeded; all (P, E)."""
-
-    close: Flags
-    success: Flags
+Verdict = tuple[Flags, Flags]
+"""Which segments end with this step, and which of those succeeded; all (P, E)."""
 
 
 def by_episode(now: Moment) -> Verdict:
     """A whole episode is one segment; it succeeded if it was ever rewarded."""
-    return Verdict(close=now.done, success=now.hit | now.hit_before)
+    return now.done, now.hit | now.hit_before
 
 
 def by_segments(now: Moment) -> Verdict:
-    """A reward closes a success; running past the longest length, or into the episode's end, closes a failure."""
-    return Verdict(close=now.hit | now.full | now.done, success=now.hit)
+    """A reward closes a success; the longest length, or the episode's end, closes a failure."""
+    return now.hit | now.full | now.done, now.hit
 
 
 def by_paper(now: Moment) -> Verdict:
-    """Whole episodes while rewards only come at their end, segments from then on ("Defining Success and Failure")."""
-    whole, cut = by_episode(now), by_segments(now)
-    return Verdict(
-        close=np.where(now.repeated, cut.close, whole.close),
-        success=np.where(now.repeated, cut.success, whole.success),
-    )
+    """Whole episodes while rewards come at their end alone, then segments ("Defining Success and Failure")."""
+    episode_ends, episode_succeeded = by_episode(now)
+    segment_ends, segment_succeeded = by_segments(now)
+    ends = np.where(now.repeated, segment_ends, episode_ends)
+    return ends, np.where(now.repeated, segment_succeeded, episode_succeeded)
 
 
 def by_authors(now: Moment) -> Verdict:
     """The released code: a success ends at the first zero reward after positive ones, that step included."""
-    return Verdict(close=(now.idle & now.hit_before) | now.done, success=now.hit | now.hit_before)
+    return (now.idle & now.hit_before) | now.done, now.hit | now.hit_before
 
 
 RULES: dict[str, Callable[[Moment], Verdict]] = {
@@ -80,8 +75,8 @@ class Segment(NamedTuple):
 class Segmenter(GrowingModule):
     """Records an item per step for each of P × E environments and hands out the segments that finished.
 
-    An item is a state, or only the slot where a replay buffer keeps it. Everything is on the CPU, in numpy: there are a
-    dozen small operations for every step, and numpy's cost a fifth of torch's.
+    An item is a state, or only the slot where a replay buffer keeps it. Everything is on the CPU, in numpy:
+    there are a dozen small operations for every step, and numpy's cost a fifth of torch's.
     """
 
     open_items: Tensor  # (P, E, T, *item_shape)
@@ -101,61 +96,59 @@ class Segmenter(GrowingModule):
         max_steps: int = 200,
     ) -> None:
         super().__init__()
-        if rule not in RULES:
-            raise unknown_name("success rule", rule, RULES)
-        if max_steps < 1:
-            raise ValueError(f"segment_steps={max_steps} must be at least 1 step")
-        self.judge = RULES[rule]
-        self.reward_above = reward_above
-        self.max_steps = max_steps
+        self.rule = RULES[rule]
+        self.reward_above, self.max_steps = reward_above, max_steps
         shape = (members, envs)
-        self.everyone = np.ones(shape, np.bool_).nonzero()
-        self.register_growing("open_items", torch.zeros((*shape, FIRST_CAPACITY, *item_shape), dtype=dtype), axis=2)
+        self.all_valid = np.ones(shape, np.bool_)
+        open_items = torch.zeros((*shape, FIRST_CAPACITY, *item_shape), dtype=dtype)
+        self.register_growing("open_items", open_items, axis=2)
         self.register_buffer("length", torch.zeros(shape, dtype=torch.int64))
         self.register_buffer("was_hit", torch.zeros(shape, dtype=torch.bool))
         self.register_buffer("repeated", torch.zeros((members, 1), dtype=torch.bool))
 
     def add(self, step: Transition, items: Tensor) -> list[Segment]:
         """Record `items` (P, E, *item_shape) for this step and return the segments it closed."""
-        valid = None if step.valid is None else step.valid.numpy()
-        length, was_hit, reward = self.length.numpy(), self.was_hit.numpy(), step.reward.numpy()
+        valid = self.all_valid if step.valid is None else step.valid.numpy()
         self._record(items.numpy(), valid)
+        length, was_hit, repeated = self.length.numpy(), self.was_hit.numpy(), self.repeated.numpy()
+
+        reward = step.reward.numpy()
         hit = reward > self.reward_above
         if step.success is not None:
             hit = hit | step.success.numpy()
         done = step.terminated.numpy() | step.truncated.numpy()
-        goes_on = hit & ~done if valid is None else hit & ~done & valid
-        repeated = self.repeated.numpy()
-        repeated |= goes_on.any(1, keepdims=True)
-        verdict = self.judge(
-            Moment(
-                hit=hit,
-                hit_before=was_hit,
-                idle=reward == self.reward_above,
-                full=length >= self.max_steps,
-                done=done,
-                repeated=np.broadcast_to(repeated, done.shape),
-            )
+        repeated |= (hit & ~done & valid).any(1, keepdims=True)
+        now = Moment(
+            hit=hit,
+            hit_before=was_hit,
+            idle=reward == self.reward_above,
+            full=length >= self.max_steps,
+            done=done,
+            repeated=np.broadcast_to(repeated, done.shape),
         )
-        close = verdict.close if valid is None else verdict.close & valid
+        ends, succeeded = self.rule(now)
+
+        close = ends & valid
         closed = []
-        if close.any():
-            for p, e in np.argwhere(close).tolist():
-                items_of_segment = self.open_items[p, e, : int(length[p, e])].clone()
-                closed.append(Segment(p, bool(verdict.success[p, e]), items_of_segment))
-        was_hit |= hit if valid is None else hit & valid
-        was_hit[close], length[close] = False, 0
+        for p, e in np.argwhere(close).tolist():
+            segment = self.open_items[p, e, : int(length[p, e])].clone()
+            closed.append(Segment(p, bool(succeeded[p, e]), segment))
+        was_hit |= hit & valid
+        was_hit[close] = False
+        length[close] = 0
         return closed
 
-    def drop(self, broken: Tensor) -> None:
+    def drop(self, interrupted: Tensor) -> None:
         """Forget the open segments of some environments (P, E)."""
-        self.length[broken], self.was_hit[broken] = 0, False
+        self.length[interrupted] = 0
+        self.was_hit[interrupted] = False
 
-    def _record(self, items: NDArray[np.generic], valid: Flags | None) -> None:
+    def _record(self, items: NDArray[np.generic], valid: Flags) -> None:
         """Append one item to the open segment of every environment that took a real step."""
         length = self.length.numpy()
-        # Every segment grows by at most one item a step, so one look at the lengths is enough.
-        self.grow("open_items", int(length.max()) + 1)
-        p, e = self.everyone if valid is None else valid.nonzero()
+        longest = int(length.max())
+        if longest >= self.open_items.shape[2]:  # a segment grows by at most one item a step
+            self.grow("open_items", longest + 1)
+        p, e = valid.nonzero()
         self.open_items.numpy()[p, e, length[p, e]] = items[p, e]
         length[p, e] += 1

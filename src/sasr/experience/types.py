@@ -38,14 +38,6 @@ class Batch(NamedTuple):
     discount: Tensor | None = None  # (P, B) factor of the value at next_obs; None: γ, as next_obs is one step away
 
 
-def check_batch(batch: Batch, bonus: Tensor) -> None:
-    """Raise unless rewards and bonus are (P, B): (P, B, 1) + (P, B) would broadcast, and learn a batch mean."""
-    shape = tuple(batch.obs.shape[:2])
-    for name, values in (("reward", batch.reward), ("bonus", bonus), ("terminated", batch.terminated)):
-        if tuple(values.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(values.shape)}, expected (seeds, batch) = {shape}")
-
-
 class ReplayView(Protocol):
     """Read access to the states a host already stores, so that a shaper need not store them again."""
 
@@ -103,7 +95,7 @@ class Host:
         return len(self.seeds)
 
 
-def sent(own: Tensor, device: torch.device) -> Tensor:
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor on a device, wherever it was; nobody waits for an accelerator that is busy."""
-    crosses = own.device.type == "cpu" and device.type == "cuda"
-    return own.pin_memory().to(device, non_blocking=True) if crosses else own.to(device)
+    crosses = tensor.device.type == "cpu" and device.type == "cuda"
+    return tensor.pin_memory().to(device, non_blocking=True) if crosses else tensor.to(device)

@@ -23,7 +23,7 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from sasr.envs.runners import cores
+from sasr.envs.worker_pool import cores
 from sasr.files import leftovers, read_regular, remove_leftovers, write_whole
 from sasr.settings import TrainConfig
 from sasr.training import checkpoint

@@ -101,6 +101,6 @@ class Adam(nn.Module):
 
 def shortened(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
     """Gradients (P, …) of each member, together no longer than `max_norm`; a member's length is its own affair."""
-    square = torch.stack([own.flatten(1).square().sum(1) for own in gradients]).sum(0)
+    square = torch.stack([gradient.flatten(1).square().sum(1) for gradient in gradients]).sum(0)
     factor = (max_norm / (square.sqrt() + 1e-6)).clamp(max=1.0)  # torch.nn.utils.clip_grad_norm_ has this 1e-6 too
-    return [own * factor.view(-1, *(1,) * (own.dim() - 1)) for own in gradients]
+    return [gradient * factor.view(-1, *(1,) * (gradient.dim() - 1)) for gradient in gradients]

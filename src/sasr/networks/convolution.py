@@ -47,8 +47,8 @@ class PopulationConv(nn.Module):
         if x.device.type != "cpu":
             return self.in_groups(x)
         # One by one, so that a member's bits do not depend on how many others there are; see PopulationLinear.
-        own = zip(x.unbind(), self.weight.unbind(), self.bias.unbind(), strict=True)
-        return torch.stack([conv2d(pictures, w, b, stride=self.stride) for pictures, w, b in own])
+        networks = zip(x.unbind(), self.weight.unbind(), self.bias.unbind(), strict=True)
+        return torch.stack([conv2d(pictures, w, b, stride=self.stride) for pictures, w, b in networks])
 
     def in_groups(self, x: Tensor) -> Tensor:
         """The same as one convolution whose groups of channels are the networks: an accelerator's way."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from sasr.errors import unknown_name
+from sasr.randomness import MemberStreams
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
 """What may stand between the layers of a perceptron."""
@@ -88,10 +89,11 @@ class PopulationMLP(nn.Module):
             for inputs, outputs in pairwise(widths)
         )
 
-    def forward(self, *parts: Tensor, frozen: bool = False) -> Tensor:
+    def forward(self, *parts: Tensor, frozen: bool = False, still: bool = False) -> Tensor:
         """Outputs (N, B, widths[-1]) for inputs (P, B, k), given whole or in parts whose widths add up to widths[0].
 
-        P divides N: network n takes the rows of seed n mod P. `frozen` passes gradients to the inputs alone.
+        P divides N: network n takes the rows of seed n mod P. `frozen` passes gradients to the inputs alone. `still`
+        changes nothing, as there is no noise in these weights.
         """
         x = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
         weights, biases = self.matrices()
@@ -126,6 +128,13 @@ class PopulationMLP(nn.Module):
     def _between(self, x: Tensor) -> Tensor:
         """What stands between two layers."""
         return ACTIVATIONS[self.activation](normalised(x, self.norm))
+
+    def resample(self, streams: MemberStreams) -> None:
+        """Nothing: only a `NoisyMLP` has noise to draw."""
+
+    def noise_figures(self) -> dict[str, Tensor]:
+        """Nothing to log."""
+        return {}
 
     def matrices(self) -> tuple[list[Tensor], list[Tensor]]:
         """Weights (N, inputs, outputs) and biases (N, outputs) of the layers."""
@@ -205,7 +214,8 @@ def make_orthogonal(
     for layer in ordered:
         weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
         size = last_gain if last_gain is not None and layer is ordered[-1] else gain
-        for own, generator in zip(weight, generators, strict=True):
-            outputs_first = own.T if own.dim() == 2 else own  # linear weights are (inputs, outputs), convolutions' not
+        for matrix, generator in zip(weight, generators, strict=True):
+            # Weights of linear layers are (inputs, outputs), those of convolutions the other way round.
+            outputs_first = matrix.T if matrix.dim() == 2 else matrix
             outputs_first.copy_(nn.init.orthogonal_(torch.empty(outputs_first.shape), size, generator=generator))
         bias.zero_()

@@ -43,7 +43,7 @@ class NoisyLinear(PopulationLinear):
     def resample(self, streams: MemberStreams) -> None:
         """Draw new noise, each network's from its own stream."""
         for disturbed in (self.disturbed_in, self.disturbed_out):
-            z = streams.draw(_normal, disturbed)
+            z = streams.normal(disturbed)
             disturbed.copy_(z.sign() * z.abs().sqrt())
 
     def forward(self, x: Tensor, still: bool = False) -> Tensor:
@@ -86,11 +86,7 @@ class NoisyMLP(nn.Module):
         outputs: Tensor = self.layers[-1](x)
         return outputs
 
-    def noise_size(self) -> Tensor:
-        """Mean |σ_w| times √inputs of the noisy layers, (N,): what `noise_scale` has become."""
+    def noise_figures(self) -> dict[str, Tensor]:
+        """Mean |σ_w| times √inputs of the noisy layers, (N,), for the log: what `noise_scale` has become."""
         sizes = [layer.weight_noise.abs().mean((1, 2)) * layer.weight.shape[1] ** 0.5 for layer in self.noisy]
-        return torch.stack(sizes).mean(0)
-
-
-def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(like.shape, generator=generator, device=like.device)
+        return {"weight_noise": torch.stack(sizes).mean(0).detach()}

@@ -170,14 +170,13 @@ class Shaper(GrowingModule, ABC):
             "action": math.prod(host.action_space.shape or ()),
             "reward": 1,
         }
+        expected = (len(host.seeds), host.envs)
         for name in self.checked:
             entry: Tensor = getattr(step, name)
-            if tuple(entry.shape[:2]) != (host.members, host.envs):
-                raise ValueError(
-                    f"{name} has leading axes {tuple(entry.shape[:2])}, expected (seeds, environments) = "
-                    f"{(host.members, host.envs)}"
-                )
-            rows = entry.reshape(host.members, host.envs, -1)
+            leading = tuple(entry.shape[:2])
+            if leading != expected:
+                raise ValueError(f"{name} has leading axes {leading}, expected (seeds, environments) = {expected}")
+            rows = entry.reshape(*expected, -1)
             check_width(name, rows, widths[name])
             check_finite(name, rows, seeds=host.seeds, valid=step.valid)
 
@@ -191,7 +190,7 @@ class Shaper(GrowingModule, ABC):
                 f"batch is on {device}, but this shaper was bound to {expected_device}; move it with "
                 f".to({expected_device!r})"
             )
-        expected = (host.members, self.obs_width)
+        expected = (len(host.seeds), self.obs_width)
         for entry in (batch.obs, batch.next_obs):
             seeds, width = entry.shape[0], math.prod(entry.shape[2:])
             if (seeds, width) != expected:
@@ -270,6 +269,14 @@ def adapt(shaper: RewardShaper | None) -> Shaper | None:
     return AdaptedShaper(shaper)
 
 
+def check_bonus(batch: Batch, bonus: Tensor) -> None:
+    """Raise unless rewards and bonus are (P, B): (P, B, 1) + (P, B) would broadcast, and learn a batch mean."""
+    expected = tuple(batch.obs.shape[:2])
+    for name, values in (("reward", batch.reward), ("bonus", bonus), ("terminated", batch.terminated)):
+        if tuple(values.shape) != expected:
+            raise ValueError(f"{name} has shape {tuple(values.shape)}, expected (seeds, batch) = {expected}")
+
+
 def check_width(name: str, rows: Tensor, width: int) -> None:
     """Raise a ValueError unless rows (…, n) have this many features."""
     if rows.shape[-1] != width:
@@ -292,3 +299,13 @@ def check_finite(
             f"{name} of seed {seeds[p]}, {axis} {e} is {value} in dimension {d}; the step is refused and nothing "
             "was learned: fix the environment"
         )
+
+
+def check_trajectory(states: Tensor, width: int, seeds: Sequence[int], member: int) -> None:
+    """Raise a ValueError unless states (T, k) can be counted as a trajectory of this member."""
+    if not 0 <= member < len(seeds):
+        raise ValueError(f"member={member} is not in this population of {len(seeds)} seeds")
+    if len(states) == 0:
+        raise ValueError("a trajectory of 0 states can't be counted; give at least one state, shape (T, k)")
+    check_width("trajectory", states, width)
+    check_finite("trajectory", states[None], seeds=(seeds[member],), axis="row")

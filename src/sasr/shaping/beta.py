@@ -28,10 +28,10 @@ def success_ratio(n_success: Tensor, n_failure: Tensor) -> Tensor:
 
 
 def beta_draw(n_success: Tensor, n_failure: Tensor, streams: MemberStreams) -> Tensor:
-    """One draw from Beta(N_S + 1, N_F + 1) for each pair of counts (P, B): G_S / (G_S + G_F) of two Gamma draws.
+    """Draws (P, B) from Beta(N_S + 1, N_F + 1) for counts (P, B): G_S / (G_S + G_F) of two Gamma draws.
 
-    Two Gamma draws rather than torch.distributions.Beta because only they take a generator. Both shapes are at least 1,
-    so neither draw can underflow to 0 in float64 and the ratio is never 0/0.
+    Two Gamma draws rather than torch.distributions.Beta because only they take a generator. Both shapes are at
+    least 1, so neither draw can underflow to 0 in float64 and the ratio is never 0/0.
     """
     shape = torch.stack([n_success, n_failure], dim=1).double() + 1.0  # (P, 2, B)
     success, failure = streams.draw(_standard_gamma, shape).unbind(1)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sasr.evidence.counts import ExactCounts
+from sasr.evidence.exact_counts import ExactCounts
 from sasr.evidence.kernels import kernel_named
 from sasr.experience.flatten import state_width
 from sasr.experience.random_rollout import RandomRollout, random_rollout

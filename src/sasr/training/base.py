@@ -91,8 +91,12 @@ class Learner(ABC):
         """Whether every number that the agent learned is finite, (P,), on the device."""
         # Networks and moments have P rows, or 2·P where a seed has two critics: row n is of seed n mod P.
         numbers = [tensor for tensor in self.agent.state_dict().values() if tensor.is_floating_point() and tensor.dim()]
-        rows = [own.reshape(-1, self.members, own[0].numel()) for own in numbers if len(own) % self.members == 0]
-        return torch.stack([row.isfinite().all(-1).all(0) for row in rows]).all(0)
+        finite = torch.ones(self.members, dtype=torch.bool, device=self.device)
+        for tensor in numbers:
+            if len(tensor) % self.members == 0:
+                rows = tensor.reshape(-1, self.members, tensor[0].numel())
+                finite &= rows.isfinite().all(-1).all(0)
+        return finite
 
     # ----------------------------------------------------------- checkpoints
 

@@ -83,7 +83,7 @@ def write(folder: Path, parts: Parts, facts: Mapping[str, Any], *, keep: int = 2
     try:
         partial.mkdir()
         files = {
-            f"{name}.safetensors": _write_part(partial / f"{name}.safetensors", own) for name, own in parts.items()
+            f"{name}.safetensors": _write_part(partial / f"{name}.safetensors", part) for name, part in parts.items()
         }
         _write_manifest(partial / MANIFEST, {"sasr": __version__, "files": files, "facts": dict(facts)})
         _to_disk(partial)
@@ -119,7 +119,7 @@ def _write_part(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, int]:
     words += b" " * (-len(words) % 8)
     size, check = 0, 0
     with create_file(path) as file:
-        for piece in _chain(len(words).to_bytes(8, "little"), words, (own for _, own in ordered)):
+        for piece in _chain(len(words).to_bytes(8, "little"), words, (array for _, array in ordered)):
             file.write(piece)
             size, check = size + len(piece), zlib.crc32(piece, check)
         _flush(file)

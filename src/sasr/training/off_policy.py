@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from sasr.agents.base import OffPolicyAgent
 from sasr.experience.replay import Replay
-from sasr.experience.types import Batch, Host, PolicyView, Transition, check_batch
-from sasr.shaping.base import RewardShaper
+from sasr.experience.types import Batch, Host, PolicyView, Transition
+from sasr.shaping.base import RewardShaper, check_bonus
 from sasr.training.base import Learner, Saved, bonus_figures, named
 
 
@@ -19,8 +19,6 @@ class OffPolicy(Learner):
     """Stores steps as they were taken, and shapes their rewards when they are sampled: each time anew."""
 
     agent: OffPolicyAgent
-    write: Callable[..., None] | None = None
-    """Puts a step into the replay buffer, in place of the buffer's own `write`: a captured graph of it."""
 
     def __init__(
         self,
@@ -62,7 +60,7 @@ class OffPolicy(Learner):
         """Put a step into the replay buffer."""
         if self.shaper is not None:
             self.shaper.release(self.replay.next_released())
-        self.unobserved = self.replay.add(step, write=self.write)
+        self.unobserved = self.replay.add(step)
 
     def learn(self, updates: int) -> Mapping[str, Tensor]:
         """Run updates, then let the shaper observe the newest step: all of it while the environments step."""
@@ -82,7 +80,6 @@ class OffPolicy(Learner):
         bonus = self.shape(window.steps)
         bootstrap = self.agent.bootstrap(batch, noise)
         bonus_of_window = window.total(bonus, self.discount)
-        check_batch(batch, bonus_of_window)
         figures = named("train", self.agent.learn(batch, bonus_of_window, bootstrap, noise, update_actor))
 
         if self.shaper is not None:
@@ -95,12 +92,13 @@ class OffPolicy(Learner):
         if self.shaper is None:
             return torch.zeros_like(steps.reward)
         bonus = self.shaper.shape(steps)
-        check_batch(steps, bonus)
+        check_bonus(steps, bonus)
         return bonus
 
     def examples(self) -> Batch:
         """Steps that are spread evenly over the replay buffer."""
-        places = (torch.arange(self.batch_size, dtype=torch.float64, device=self.device) + 0.5) / self.batch_size
+        places = torch.arange(self.batch_size, dtype=torch.float64, device=self.device)
+        places = (places + 0.5) / self.batch_size
         # As many as updates sample: compiled functions then serve both.
         return self.replay.gather(places.expand(self.members, -1), self.agent.config.n_step).steps
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from sasr.agents.ppo import Minibatch, Ppo, PpoConfig
 from sasr.experience.rollout_buffer import Rollouts
-from sasr.experience.types import Batch, Host, Transition, check_batch
-from sasr.shaping.base import RewardShaper, Shaper
+from sasr.experience.types import Batch, Host, Transition
+from sasr.shaping.base import RewardShaper, Shaper, check_bonus
 from sasr.training.base import Learner, Saved, bonus_figures, named
 
 
@@ -32,8 +32,6 @@ class OnPolicy(Learner):
     """
 
     agent: Ppo
-    write: Callable[..., None] | None = None
-    """Puts a step into the rollouts, in place of their own `write`: a captured graph of it."""
 
     def __init__(
         self, host: Host, agent: Ppo, *, shaper: RewardShaper | None = None, truncation_is_terminal: bool = False
@@ -85,7 +83,7 @@ class OnPolicy(Learner):
         if self.acted is None:
             raise RuntimeError("a step without an action of this learner's: call `act` before each `store`")
         as_drawn = step._replace(action=self.acted.action)
-        self.rollouts.add(as_drawn, log_prob=self.acted.log_prob, write=self.write)
+        self.rollouts.add(as_drawn, log_prob=self.acted.log_prob)
         self.unobserved = step
         self.acted = None
 
@@ -121,7 +119,7 @@ class OnPolicy(Learner):
         if self.shaper is not None:
             steps = self.steps()
             bonus_of_step = self.shaper.shape(steps)
-            check_batch(steps, bonus_of_step)
+            check_bonus(steps, bonus_of_step)
             bonus = bonus_of_step.view_as(bonus)
             figures |= bonus_figures(steps.reward, bonus_of_step)
 

@@ -360,12 +360,12 @@ def make_shaper(config: TrainConfig) -> RewardShaper | None:
     """The shaper that the settings name."""
     if config.shaper == CUSTOM:
         raise ValueError("this run was trained with a shaper of your own; give it: sasr.resume(run, shaper=MyShaper())")
-    kind = shaper_named(config.shaper)
-    if kind is None:
+    entry = shaper_named(config.shaper)
+    if entry is None:
         return None
-    if kind.make is SASR:
-        return kind.make(config=config.sasr_config())
-    return kind.make(config=config.shaper_config or kind.config())
+    if entry.make is SASR:
+        return entry.make(config=config.sasr_config())
+    return entry.make(config=config.shaper_config or entry.config())
 
 
 def make_learner(
@@ -414,9 +414,11 @@ def _check_same_run(config: Mapping[str, Any], found: checkpoint.Checkpoint) -> 
     names = ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config")
     saved_config = {"task_settings": {}, **found.facts["config"]}  # older runs have none
     for name in (*names, "max_episode_steps", "task_settings"):
-        own, saved = json.loads(json.dumps(config[name])), saved_config.get(name)
-        if own != saved:
-            raise ValueError(f"{name} is {own}, but {found.path} is of a run with {saved}; go on with its own settings")
+        current, saved = json.loads(json.dumps(config[name])), saved_config.get(name)
+        if current != saved:
+            raise ValueError(
+                f"{name} is {current}, but {found.path} is of a run with {saved}; go on with its own settings"
+            )
 
 
 def _passed(before: int, now: int, period: int) -> bool:

@@ -45,7 +45,7 @@ def _capture_on_policy(learner: OnPolicy) -> Graphs:
     act = Fetched(learner.agent.explore, generators_of([learner.agent]))
     write = Captured(learner.rollouts.write)
     learner.draw = partial(act, "act")  # type: ignore[assignment, method-assign]
-    learner.write = partial(write, "write")
+    learner.rollouts.write = partial(write, "write")  # type: ignore[method-assign]
     graphs: Graphs = {"act": act, "write": write}
     if _captures_updates(learner):
         graphs["update"] = Captured(learner.update, generators_of([learner.agent, learner.shaper]))
@@ -57,9 +57,10 @@ def _capture_off_policy(learner: OffPolicy) -> Graphs:
     act = Fetched(lambda obs: (learner.agent.act(obs),), generators_of([learner.agent]))
     write = Captured(learner.replay.write)
     learner.act = lambda obs: act("act", obs)[0]  # type: ignore[method-assign]
-    learner.write = partial(write, "write")
     graphs: Graphs = {"act": act, "write": write}
-    if _captures_updates(learner):
+    if not _captures_updates(learner):
+        learner.replay.write = partial(write, "write")  # type: ignore[method-assign]
+    else:
         # The bonus needs nothing of the bootstrap and the other way round: they run side by side.
         side = SideStream()
         learner.shape = side.begin(learner.shape)  # type: ignore[method-assign]
@@ -72,12 +73,13 @@ class _WritingUpdate:
     """Writes a step into the replay buffer in the graph of the update after it: that runs while environments step."""
 
     def __init__(self, learner: OffPolicy, write: Captured[None]) -> None:
-        self.replay, self.write_graph, self.eager_update = learner.replay, write, learner.update
+        self.replay, self.write_graph = learner.replay, write
+        self.eager_write, self.eager_update = learner.replay.write, learner.update
         self.graph = Captured(self.write_and_update, generators_of([learner.agent, learner.replay, learner.shaper]))
         self.unwritten: tuple[Tensor, ...] = ()
         """The newest step, on the CPU; written before anything else reads the replay buffer."""
         self.observe_newest, self.save, self.load = learner.observe_newest, learner.save, learner.load
-        learner.write = self.write
+        learner.replay.write = self.write  # type: ignore[assignment, method-assign]
         learner.update = self.update  # type: ignore[method-assign]
         learner.observe_newest = self.write_and_observe  # type: ignore[method-assign]
         learner.save = self.write_and_save  # type: ignore[method-assign]
@@ -104,7 +106,7 @@ class _WritingUpdate:
     def write_and_update(self, update_actor: bool, *step: Tensor) -> dict[str, Tensor]:
         """What is captured."""
         if step:
-            self.replay.write(*step)
+            self.eager_write(*step)
         return self.eager_update(update_actor)
 
     def write_and_observe(self) -> None:

@@ -40,7 +40,7 @@ class Captured(Generic[T]):
         if key not in self.graphs:
             self.calls[key] = self.calls.get(key, 0) + 1
             if self.calls[key] <= _WARM_UP:
-                return self._eagerly(given, tuple(own.to("cuda") for own in inputs))
+                return self._eagerly(given, tuple(tensor.to("cuda") for tensor in inputs))
             self.graphs[key] = self._capture(given, inputs)
         graph, crossing, result = self.graphs[key]
         crossing.send(inputs)
@@ -81,33 +81,31 @@ class Fetched(Captured[tuple[Tensor, ...]]):
         """`function(*given, *inputs)`, once it is there."""
         result = super().__call__(key, *inputs, given=given)
         if key not in self.graphs:
-            self.landing = tuple(torch.empty(own.shape, dtype=own.dtype, pin_memory=True) for own in result)
-            return tuple(own.cpu() for own in result)
+            self.landing = tuple(torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True) for tensor in result)
+            return tuple(tensor.cpu() for tensor in result)
         torch.cuda.current_stream().synchronize()
-        return tuple(own.clone() for own in result)  # the next call lands in the same place
+        return tuple(tensor.clone() for tensor in result)  # the next call lands in the same place
 
     def _call(self, given: tuple[Any, ...], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         result, landing = super()._call(given, inputs), self.landing
-        return tuple(place.copy_(own, non_blocking=True) for place, own in zip(landing, result, strict=True))
+        return tuple(place.copy_(tensor, non_blocking=True) for place, tensor in zip(landing, result, strict=True))
 
 
 class Crossing:
     """Several small tensors that go from the CPU to the device side by side, in one copy from pinned memory."""
 
     def __init__(self, like: tuple[Tensor, ...]) -> None:
-        starts, size = [], 0
-        for own in like:
-            starts.append(size)
-            size += -(-own.nbytes // 16) * 16  # aligned for every type
+        spans, size = [], 0
+        for tensor in like:
+            spans.append(slice(size, size + tensor.nbytes))
+            size += -(-tensor.nbytes // 16) * 16  # aligned for every type
         self.staged = torch.empty(size, dtype=torch.uint8, pin_memory=True)
         self.device = torch.empty(size, dtype=torch.uint8, device="cuda")
-        spans = [slice(start, start + own.nbytes) for start, own in zip(starts, like, strict=True)]
-        self.leaving = [
-            self.staged[span].view(own.dtype).view(own.shape).numpy() for span, own in zip(spans, like, strict=True)
-        ]
-        self.arrived = tuple(
-            self.device[span].view(own.dtype).view(own.shape) for span, own in zip(spans, like, strict=True)
-        )
+        leaving, arrived = [], []
+        for span, tensor in zip(spans, like, strict=True):
+            leaving.append(self.staged[span].view(tensor.dtype).view(tensor.shape).numpy())
+            arrived.append(self.device[span].view(tensor.dtype).view(tensor.shape))
+        self.leaving, self.arrived = leaving, tuple(arrived)
         self.left = torch.cuda.Event()  # type: ignore[no-untyped-call]
 
     def send(self, inputs: tuple[Tensor, ...]) -> None:
@@ -115,8 +113,8 @@ class Crossing:
         if not inputs:
             return
         self.left.synchronize()  # the copy before may still be reading what is staged
-        for place, own in zip(self.leaving, inputs, strict=True):
-            place[...] = own.numpy()
+        for place, tensor in zip(self.leaving, inputs, strict=True):
+            place[...] = tensor.numpy()
         self.device.copy_(self.staged, non_blocking=True)
         self.left.record()
 

@@ -1,4 +1,4 @@
-"""Who steps a population's environments: this process, or worker processes that it starts, asks and waits for."""
+"""The worker processes of a population: how they are started, asked, waited for and ended."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sasr.envs import shared_memory as shared
 from sasr.envs.shared_memory import Bell, Board, BoardShape
-from sasr.envs.worker import Brief, Stepper
+from sasr.envs.worker import Brief
 from sasr.tasks.environment import Env, picklable
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from sasr.envs.worker import main; main()"
@@ -52,62 +52,7 @@ class RunnerError(Exception):
         self.details = details
 
 
-class InProcess:
-    """Steps all environments in this process, at the moment they are waited for."""
-
-    def __init__(self, shape: BoardShape, build: Build, info_keys: tuple[str, ...]) -> None:
-        self.board = Board(shape)
-        self.environments = range(shape.environments)
-        self.requests = 0
-        self.processes: list[subprocess.Popen[bytes]] = []
-        with self._errors_with_place():
-            self.stepper = Stepper(build, self.environments, self.board, info_keys)
-
-    def request(self, command: int) -> None:
-        """Remember what `wait` will do."""
-        self.requests += 1
-        self._command = command
-
-    def wait(self) -> None:
-        """Carry out the request."""
-        with self._errors_with_place():
-            if self._command == shared.STEP:
-                self.stepper.step()
-            else:
-                self.stepper.reset()
-
-    def late(self) -> Place | None:
-        """The environment that is being stepped."""
-        place = self._place
-        return None if place.busy_with == shared.IDLE else place
-
-    def save(self) -> dict[str, NDArray[Any]]:
-        """The memories of all environments."""
-        with self._errors_with_place():
-            return self.stepper.save()
-
-    def restore(self, saved: Arrays) -> None:
-        """Bring all environments back to where they were."""
-        with self._errors_with_place():
-            self.stepper.restore(dict(saved))
-
-    def close(self) -> None:
-        """Close the environments."""
-        self.stepper.close()
-
-    @property
-    def _place(self) -> Place:
-        return Place(None, self.environments, self.board.read(0, shared.BUSY_WITH))
-
-    @contextmanager
-    def _errors_with_place(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            raise RunnerError(self._place, f"raised {type(error).__name__}: {error}") from error
-
-
-class Workers:
+class WorkerPool:
     """Worker processes, each with a share of the environments; they step while this process does something else."""
 
     def __init__(self, count: int, shape: BoardShape, build: Build, info_keys: tuple[str, ...]) -> None:

@@ -1,0 +1,71 @@
+"""Settings of SAC: ours, chosen for rare rewards, and the SASR paper's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sasr.agents.base import check_settings
+from sasr.errors import unknown_name
+from sasr.networks.layers import NormName
+
+
+@dataclass(frozen=True, kw_only=True)
+class SacConfig:
+    """Settings of SAC, chosen for rare rewards; `SacConfig.paper()` has those of the SASR paper. γ is the host's."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of the actor and of each critic."""
+    actor_lr: float = 3e-4
+    """Adam's step size for the actor."""
+    critic_lr: float = 3e-4
+    """Adam's step size for the critics."""
+    temperature_lr: float = 1e-3
+    """Adam's step size for log α; α starts at 1."""
+    target_entropy: float | None = None
+    """Entropy that the temperature is tuned towards; None is minus the number of action dimensions."""
+    critic_norm: NormName = "layer"
+    """Layer normalisation before each ReLU of the critics, or none: then values run away where rewards are rare."""
+    normalise_observations: bool = True
+    """Bring every feature of the observations to mean 0 and variance 1, by the batches so far."""
+    n_step: int = 3
+    """Steps whose rewards a target adds up before the critics estimate the rest."""
+    tau: float = 0.005
+    """Share of the critics that moves into the target critics at each update, in (0, 1]."""
+    policy_frequency: int = 2
+    """The actor and the temperature learn at every this many updates, this many times on the same batch."""
+    batch_size: int = 256
+    """Transitions of each member in an update."""
+    burn_in: int = 5_000
+    """Steps of each member with uniformly random actions before the first update."""
+    log_std_min: float = -5.0
+    """Lower end of the actor's log standard deviation, before squashing."""
+    log_std_max: float = 2.0
+    """Upper end of the actor's log standard deviation, before squashing."""
+    exploration: Literal["gaussian", "noisy"] = "gaussian"
+    """Where variety of actions comes from: the actor's Gaussian alone, or noise in its hidden layers too (NoisyNet)."""
+    noise_scale: float = 0.5
+    """σ₀, the first size of the noise under exploration=noisy; the SASR authors' code has 10."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.exploration not in ("gaussian", "noisy"):
+            raise unknown_name("exploration", self.exploration, ("gaussian", "noisy"))
+        if not self.log_std_min < self.log_std_max:
+            raise ValueError(f"log_std_min={self.log_std_min} must be below log_std_max={self.log_std_max}")
+
+    @classmethod
+    def paper(cls, **changes: Any) -> SacConfig:
+        """The hyperparameter table of the SASR paper, with some of its values replaced.
+
+        >>> SacConfig.paper(hidden=(64, 64)).critic_lr
+        0.001
+        """
+        table: dict[str, Any] = {
+            "critic_lr": 1e-3,
+            "temperature_lr": 1e-4,
+            "critic_norm": "none",
+            "normalise_observations": False,
+            "n_step": 1,
+        }
+        return cls(**{**table, **changes})
