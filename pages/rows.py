@@ -11,7 +11,7 @@ import numpy as np
 
 from sasr.experiments.plan import seeds_in_words
 from sasr.report import stats
-from sasr.report.read import Collection, Reference, family, like
+from sasr.report.read import Collection, Reference, family, reference_of
 from sasr.report.stats import Estimate
 from sasr.report.store import Result
 from sasr.report.summary import NOTHING, Cell, cells_of
@@ -79,7 +79,7 @@ def rows_of(
             stats.steps_to_threshold(seed.steps, seed.returns, threshold) for seed in cell.result.seeds if seed.steps
         ]
         known = bool(took) and not math.isnan(threshold)
-        curve = like(method, curves or {})
+        curve = reference_of(method, curves or {})
         other = by_method.get(base) if method != base else None
         rows.append(
             Row(

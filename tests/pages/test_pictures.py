@@ -38,9 +38,9 @@ def test_an_ablation_has_a_panel_for_each_task_with_the_authors_curves_as_far_as
 def test_visited_states_are_counted_by_periods() -> None:
     states = np.concatenate([np.full((25_000, 2), 0.25), np.full((10_000, 2), 0.75)])
     figure = pictures.visits(count_visits(states, bounds=((0.0, 1.0), (0.0, 1.0)), bins=2))
-    panels = [panel for panel in figure.axes if panel.images]
-    assert [panel.get_title() for panel in panels] == ["0 – 25,000 steps", "25,000 – 35,000 steps"]
-    first, second = (np.asarray(panel.images[0].get_array()) for panel in panels)
+    panels = figure.axes[:2]
+    assert [panel.get_title() for panel in panels] == ["0 – 25k steps", "25k – 35k steps"]
+    first, second = (np.asarray(panel.collections[0].get_array()) for panel in panels)
     assert np.flatnonzero(first).tolist() == [0]
     assert np.flatnonzero(second).tolist() == [3]
     with pytest.raises(ValueError, match=r"\(4, 3\) are not \(steps, 2\)"):

@@ -7,7 +7,7 @@ import pytest
 from matplotlib import image
 
 from sasr.report import figures, stats
-from sasr.report.read import Collection, like, read_reference
+from sasr.report.read import Collection, read_reference, reference_of
 from sasr.report.summary import summarise
 
 from .synthetic import make_result
@@ -91,8 +91,8 @@ def test_reference_names_are_ours_and_variants_of_a_method_share_its_curve(tmp_p
     curves = read_reference(tmp_path / "curves.csv")["AntStand"]
     assert curves.keys() == {"sasr", "relara"}
     assert np.isnan(curves["sasr"].spread[1])
-    assert like("sasr (features=50)", curves) is like("sasr-authors", curves) is curves["sasr"]
-    assert like("sac", curves) is None
+    assert reference_of("sasr (features=50)", curves) is reference_of("sasr-authors", curves) is curves["sasr"]
+    assert reference_of("sac", curves) is None
 
 
 @pytest.mark.parametrize(

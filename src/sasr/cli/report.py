@@ -17,7 +17,7 @@ from rich.text import Text
 from sasr.files import check_writable
 from sasr.report import figures as drawing
 from sasr.report.page import plotly_script, write_page
-from sasr.report.read import Collection, References, StatesOfRun, collect, read_reference
+from sasr.report.read import Collection, References, StatesOfRun, collect, joined_states, read_reference
 from sasr.report.store import slug
 from sasr.report.summary import Summary, summarise
 from sasr.report.tables import report_tables
@@ -92,12 +92,13 @@ def _state_figures(found: Collection) -> dict[str, Any]:
     """Figures of runs that logged visited states, by the names of their files."""
     drawn = {}
     by_task: dict[str, dict[str, StatesOfRun]] = {}
-    for run in found.states:
+    runs_with_states = joined_states(found.states)
+    for run in runs_with_states:
         if run.states.visits.size:
             by_task.setdefault(run.task, {})[run.method] = run
     for task, runs in by_task.items():
         drawn[f"visits-{slug(task)}"] = _visit_figure(runs)
-    for run in found.states:
+    for run in runs_with_states:
         if np.isfinite(run.states.bonus).all() and run.states.bonus.size:
             result = found.cell(run.task, run.method)
             drawn[f"bonus-{slug(run.task)}-{slug(run.method)}"] = drawing.bonus_along_feature(

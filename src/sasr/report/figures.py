@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sasr.report import stats
-from sasr.report.read import Collection, Reference, like
+from sasr.report.read import Collection, Reference, reference_of
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import Profile
 from sasr.report.summary import Summary
@@ -41,7 +41,7 @@ def learning_curves(panels: Panels, *, reference: Mapping[str, Mapping[str, Refe
         for index, method in enumerate(methods):
             if method in seeds_by_method:
                 draw_method(panel, seeds_by_method[method], style(index))
-            curve = like(method, curves)
+            curve = reference_of(method, curves)
             if curve is not None and end > 0:
                 draw_reference(panel, curve.until(end), style(index)[0])
         dress(panel, task)
@@ -115,7 +115,8 @@ def bonus_along_feature(
         panel.tick_params(labelsize=7)
         lower.axvline(steps[moment], color="#999999", linewidth=1.0, linestyle=DASHED)
     upper[0].set_ylabel("shaped reward", fontsize=8)
-    draw_method(lower, seeds, style(0))
+    if seeds:
+        draw_method(lower, seeds, style(0))
     dress(lower, "")
     return figure
 

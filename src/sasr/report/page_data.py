@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sasr.files import read_regular
 from sasr.report import stats
 from sasr.report.figures import DARK, LIGHT
-from sasr.report.read import Collection, Maps, Reference, References, Video, like
+from sasr.report.read import Collection, Maps, Reference, References, Video, reference_of
 from sasr.report.seeds import MAX_POINTS, thin
 from sasr.report.store import Result
 from sasr.report.summary import Aggregate, Cell, Summary
@@ -92,7 +92,7 @@ def _cell(summary: Summary, cell: Cell, reference: References, seed: int) -> dic
         "iqm": _band(steps, values, low, high, 16, seed),
         "scale": _all_rounded(summary.scale[result.task]),
         "hours": _rounded(result.wall_seconds / 3600.0),
-        "reference": _reference(like(result.method, reference.get(result.task, {}))),
+        "reference": _reference(reference_of(result.method, reference.get(result.task, {}))),
         "gaps": result.gaps,
         "remarks": result.remarks,
         "command": result.command,

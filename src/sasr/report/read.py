@@ -64,6 +64,25 @@ class StatesOfRun(NamedTuple):
         return np.asarray(visits / (np.maximum(total, 1) * area))
 
 
+def joined_states(runs: Iterable[StatesOfRun]) -> list[StatesOfRun]:
+    """One for each task and method: seeds of several runs together where bins and periods are the same."""
+    joined: dict[tuple[str, str], StatesOfRun] = {}
+    for run in runs:
+        first = joined.setdefault((run.task, run.method), run)
+        if run is first:
+            continue
+        same = all(
+            np.array_equal(getattr(first.states, part), getattr(run.states, part)) for part in ("steps", "x", "y")
+        )
+        if same:
+            parts = {}
+            for part in ("visits", "feature", "bonus"):
+                pair = getattr(first.states, part), getattr(run.states, part)
+                parts[part] = np.concatenate(pair, axis=1)
+            joined[run.task, run.method] = first._replace(states=first.states._replace(**parts))
+    return list(joined.values())
+
+
 class Video(NamedTuple):
     """A film of a run."""
 
@@ -139,8 +158,8 @@ def collect(folder: str | Path, *, leave_out: Path | None = None) -> Collection:
         raise ValueError(f"{folder} is not a folder; give a results store, a run's folder, or one with runs in it")
     found = Collection()
     origins: list[str] = []
-    for name, below, files in os.walk(root):
-        place = Path(name)
+    for path, below, files in os.walk(root):
+        place = Path(path)
         here = place.resolve().name if place == root else str(place.relative_to(root))
         if leave_out and place.resolve() == leave_out.resolve():
             below.clear()
@@ -382,8 +401,10 @@ def told_apart(results: Sequence[Result], origins: Sequence[str]) -> list[Result
 def _joined(entries: Iterable[Entry]) -> list[Entry]:
     groups: dict[str, list[Entry]] = defaultdict(list)
     for result, origin in entries:
-        settings = [item for item in sorted(_flat(result.config).items()) if item[0] not in INDIFFERENT]
-        key = repr((result.task, result.method, result.commit, result.steps, settings))
+        settings = _flat(result.config)
+        for name in INDIFFERENT:
+            settings.pop(name, None)
+        key = repr((result.task, result.method, result.commit, result.steps, sorted(settings.items())))
         groups[key].append((result, origin))
     joined: list[Entry] = []
     for group in groups.values():
@@ -392,7 +413,7 @@ def _joined(entries: Iterable[Entry]) -> list[Entry]:
             if _seeds(whole) & _seeds(result):
                 joined.append((result, other_origin))
             else:
-                whole = _plus(whole, result)
+                whole = _with_seeds_of(whole, result)
         joined.append((whole, origin))
     return joined
 
@@ -401,7 +422,7 @@ def _seeds(result: Result) -> set[int]:
     return {seed.seed for seed in result.seeds}
 
 
-def _plus(one: Result, other: Result) -> Result:
+def _with_seeds_of(one: Result, other: Result) -> Result:
     commands = dict.fromkeys(filter(None, (one.command, other.command)))
     return replace(
         one,
@@ -442,12 +463,18 @@ def _commit_suffix(clashing: Sequence[Entry]) -> Suffix:
 def _settings_suffix(clashing: Sequence[Entry]) -> Suffix:
     """Up to three settings that differ."""
     configs = [_flat(result.config) for result, _ in clashing]
-    names = sorted(set().union(*configs) - {"seeds", "task"})
-    differing = [name for name in names if len({repr(config.get(name)) for config in configs}) > 1]
+    differing = []
+    for name in sorted(set().union(*configs) - {"seeds", "task"}):
+        values = {repr(config.get(name)) for config in configs}
+        if len(values) > 1:
+            differing.append(name)
 
     def suffix(entry: Entry) -> str:
         config = _flat(entry[0].config)
-        words = [f"{name.rsplit('.', 1)[-1]}={config.get(name)}" for name in differing[:3]]
+        words = []
+        for name in differing[:3]:
+            short_name = name.rsplit(".", 1)[-1]
+            words.append(f"{short_name}={config.get(name)}")
         return f"({', '.join(words)})" if words else ""
 
     return suffix
@@ -503,7 +530,7 @@ def read_reference(path: str | Path) -> References:
     return dict(found)
 
 
-def like(method: str, curves: Mapping[str, Reference]) -> Reference | None:
+def reference_of(method: str, curves: Mapping[str, Reference]) -> Reference | None:
     """The curve of a method, or of what it is a variant of: that of sasr for sasr-authors and sasr (features=50)."""
     return curves.get(method) or curves.get(family(method))
 

@@ -84,11 +84,15 @@ class Summary(NamedTuple):
 
 def summarise(found: Collection, *, seed: int = 0, draws: int = stats.DRAWS) -> Summary:
     """The figures of everything that was found; intervals depend on the seed alone."""
-    tasks, methods = found.tasks, found.methods
+    tasks = found.tasks
+    methods = found.methods
     scale = _scales(found)
     cells = cells_of(found, seed=seed, draws=draws)
-    strata = {method: _strata(method, tasks, cells, scale) for method in methods}
-    aggregates = [_aggregate(method, strata[method], strata[methods[0]], seed, draws) for method in methods]
+    first = _strata(methods[0], tasks, cells, scale)
+    aggregates = []
+    for method in methods:
+        strata = _strata(method, tasks, cells, scale)
+        aggregates.append(_aggregate(method, strata, first, seed, draws))
     return Summary(tasks, methods, cells, scale, aggregates)
 
 
@@ -100,7 +104,9 @@ def cells_of(
     Areas are taken up to where the shortest run of a task was to end, or to `until`, which shorter ones have none to.
     """
     scale = _scales(found)
-    shortest = {task: min(own.steps for own in found.results if own.task == task) for task in found.tasks}
+    shortest: dict[str, int] = {}
+    for result in found.results:
+        shortest[result.task] = min(result.steps, shortest.get(result.task, result.steps))
     cells = {}
     for result in found.results:
         end = shortest[result.task] if until is None else until
@@ -173,7 +179,8 @@ def _aggregate(method: str, own: Strata, first: Strata, seed: int, draws: int) -
     shared = [task for task in own if task in first]
     better = NOTHING
     if shared:
-        ours, theirs = [first[task] for task in shared], [own[task] for task in shared]
+        ours = [first[task] for task in shared]
+        theirs = [own[task] for task in shared]
         better = stats.probability_of_improvement(ours, theirs, seed=seed, draws=draws)
     return Aggregate(
         method=method,

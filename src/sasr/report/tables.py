@@ -231,7 +231,10 @@ def table_by_task(
         entry: What is said of a cell.
         highest: Whether the best is the highest.
     """
-    rows = [_row(task, [cells.get((task, method)) for method in methods], entry, highest) for task in tasks]
+    rows = []
+    for task in tasks:
+        row_cells = [cells.get((task, method)) for method in methods]
+        rows.append(_row(task, row_cells, entry, highest))
     return Table(title=title, columns=("task", *methods), rows=tuple(rows), notes=_notes(rows))
 
 
@@ -265,7 +268,10 @@ def _mark(cell: Cell | None) -> str:
 
 
 def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
-    marks = "".join(entry.mark for row in rows for entry in row)
+    marks = set()
+    for row in rows:
+        for entry in row:
+            marks.update(entry.mark)
     notes = []
     if "°" in marks:
         notes.append("° incomplete row: a method is missing or unfinished, so the others are not ranked.")
@@ -310,7 +316,11 @@ def _cost(cell: Cell, what: str) -> float:
 
 def _machines(summary: Summary, task: str) -> int:
     """How many machines the methods of a task ran on."""
-    return len({repr(sorted(cell.result.machine.items())) for (own, _), cell in summary.cells.items() if own == task})
+    machines = set()
+    for (cell_task, _), cell in summary.cells.items():
+        if cell_task == task:
+            machines.add(repr(sorted(cell.result.machine.items())))
+    return len(machines)
 
 
 def _markdown_entry(entry: Entry) -> str:
