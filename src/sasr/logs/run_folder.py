@@ -170,7 +170,9 @@ def _check_format(folder: Path, facts: Mapping[str, Any]) -> None:
 def _restored(file: Path, damage: str) -> dict[str, Any]:
     folder = file.parent
     found = checkpoint.newest(folder / CHECKPOINTS)
-    facts = found.facts.get("recorder", {}).get(COPY) if found else None
+    facts = None
+    if found is not None:
+        facts = found.facts.get("recorder", {}).get(COPY)
     if found is None or facts is None or _damage(facts):
         error = ValueError if file.exists() else FileNotFoundError
         raise error(
@@ -217,9 +219,13 @@ def default_place(config: TrainConfig) -> Path:
 def _near(path: Path) -> str:
     """The newest runs beside it, for who mistyped one."""
     parent = path.parent
-    runs = sorted(file.parent for file in parent.glob(f"*/{CONFIG}")) if parent.is_dir() else []
-    runs.sort(key=lambda run: run.stat().st_mtime)
-    return f"; the newest one in {parent} is {runs[-1]}" if runs else ""
+    if not parent.is_dir():
+        return ""
+    runs = sorted(file.parent for file in parent.glob(f"*/{CONFIG}"))
+    if not runs:
+        return ""
+    newest = max(runs, key=lambda run: run.stat().st_mtime)
+    return f"; the newest one in {parent} is {newest}"
 
 
 def _versions() -> dict[str, str]:
@@ -264,15 +270,19 @@ def _git(*words: str) -> str:
 
 def _machine(device: torch.device) -> dict[str, Any]:
     """What speed depends on; no names of hosts or users, as runs are passed on."""
+    device_name = str(device)
+    if device.type == "cuda":
+        device_name = torch.cuda.get_device_name(device)
+    return {"system": platform.system(), "processor": _processor(), "cores": cores(), "device": device_name}
+
+
+def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "system": platform.system(),
-        "processor": models[0] if models else platform.machine(),
-        "cores": cores(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
-    }
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":")[1].strip()
+    return platform.machine()
 
 
 def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:

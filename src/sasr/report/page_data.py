@@ -25,7 +25,8 @@ VIDEO_BYTES = 3_000_000
 """Films are embedded while all of them together are smaller than this; the others are linked."""
 MOST_SHOWN, SHOWN_AT_FIRST = 8, 5
 """With more methods than the first number, so many are ticked at first."""
-_TOP16, _TOP8 = 65_534, 254
+_LARGEST = {16: 65_534, 8: 254}
+"""The whole number that stands for the upper end of a range, by bits."""
 
 
 def payload(
@@ -57,13 +58,13 @@ def payload(
 
 def packed(values: NDArray[np.float64], low: float, high: float, *, bits: int = 16) -> str:
     """Numbers in [low, high] as base64 of little-endian whole numbers; the largest of these stands for NaN."""
-    top, kind = (_TOP16, "<u2") if bits == 16 else (_TOP8, "u1")
+    top = _LARGEST[bits]
     finite = np.isfinite(values)
     share = np.zeros(values.shape)
     if high > low:
         share[finite] = np.clip((values[finite] - low) / (high - low), 0.0, 1.0)
     whole = np.where(finite, np.rint(share * top), top + 1)
-    return base64.b64encode(whole.astype(kind).tobytes()).decode()
+    return base64.b64encode(whole.astype(f"<u{bits // 8}").tobytes()).decode()
 
 
 def _cell(summary: Summary, cell: Cell, reference: References, seed: int) -> dict[str, Any]:
@@ -71,11 +72,14 @@ def _cell(summary: Summary, cell: Cell, reference: References, seed: int) -> dic
     drawn = [own for own in result.seeds if own.steps]
     steps, values = stats.aligned([(own.steps, own.returns) for own in drawn])
     kept = thin(len(steps), MAX_POINTS)
-    steps, values = steps[kept], values[:, kept]
+    steps = steps[kept]
+    values = values[:, kept]
     finite = values[np.isfinite(values)]
-    low = high = 0.0
+    low = 0.0
+    high = 0.0
     if len(finite):
-        low, high = float(finite.min()), float(finite.max())
+        low = float(finite.min())
+        high = float(finite.max())
     data: dict[str, Any] = {}
     if drawn and all(own.success for own in drawn):
         _, rates = stats.aligned([(own.steps, own.success) for own in drawn])
@@ -217,12 +221,13 @@ def _maps(own: Maps) -> dict[str, Any]:
 
 
 def _videos(films: Sequence[Video], out: Path) -> list[dict[str, Any]]:
-    shown, room = [], VIDEO_BYTES
+    shown = []
+    bytes_left = VIDEO_BYTES
     for film in films:
         size = film.path.stat().st_size
-        is_embedded = size <= room
+        is_embedded = size <= bytes_left
         if is_embedded:
-            room -= size
+            bytes_left -= size
             content = base64.b64encode(read_regular(film.path, size)).decode()
             source = f"data:video/{film.path.suffix[1:]};base64,{content}"
         else:

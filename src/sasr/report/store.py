@@ -161,12 +161,13 @@ class Result:
         check_names(cls, parts, "a result")
         if not isinstance(parts.get("seeds", []), list):
             raise ValueError("seeds is not a list")
-        seeds = [seed_from_json(own) for own in parts.pop("seeds", [])]
-        notes, planned = tuple(parts.pop("notes", ())), tuple(parts.pop("planned", ()))
+        parts["seeds"] = tuple(seed_from_json(seed) for seed in parts.get("seeds", []))
+        for name in ("notes", "planned"):
+            parts[name] = tuple(parts.get(name, ()))
         for name in ("wall_seconds", "peak_memory_bytes"):
             parts[name] = number(parts.get(name))
         parts["method"] = _name_today(parts["method"], parts.get("config", {}))
-        return cls(**parts, seeds=tuple(seeds), notes=notes, planned=planned)
+        return cls(**parts)
 
 
 def _name_today(method: str, config: Mapping[str, Any]) -> str:
@@ -189,11 +190,7 @@ def cut_short(result: Result) -> Result | None:
 
     The result is one of runs of that length, so that others are compared with it up to there; a note says so.
     """
-    curves = {seed.seed: seed.steps for seed in result.seeds}
-    shared = [set(curves.get(seed, ())) for seed in result.planned]
-    end = 0
-    if shared:
-        end = max(set.intersection(*shared), default=0)
+    end = _last_shared_step(result)
     if end == 0:
         return None
     seeds = []
@@ -203,6 +200,14 @@ def cut_short(result: Result) -> Result | None:
         seeds.append(replace(seed, **curve, taken=end, final=(), final_success=math.nan))
     note = f"the first {end:,} steps of runs of {result.steps:,} that were stopped"
     return replace(result, steps=end, seeds=tuple(seeds), notes=(*result.notes, note))
+
+
+def _last_shared_step(result: Result) -> int:
+    curves = {seed.seed: seed.steps for seed in result.seeds}
+    steps_by_seed = [set(curves.get(seed, ())) for seed in result.planned]
+    if not steps_by_seed:
+        return 0
+    return max(set.intersection(*steps_by_seed), default=0)
 
 
 class Problem(NamedTuple):
