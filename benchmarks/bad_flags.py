@@ -8,10 +8,10 @@ from __future__ import annotations
 import inspect
 import json
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import tyro
@@ -51,10 +51,14 @@ class Settings:
 def flags_of(command: str) -> dict[str, bool]:
     """Names of a command's parameters, and whether they are words without a flag."""
     parameters = inspect.signature(COMMANDS[command].load(), eval_str=True).parameters.values()
-    return {
-        own.name.replace("_", "-"): tyro.conf.Positional in getattr(own.annotation, "__metadata__", ())
-        for own in parameters
-    }
+    flags: dict[str, bool] = {}
+    for own in parameters:
+        own_type, *marks = get_args(own.annotation) or (own.annotation,)
+        if is_dataclass(own_type):  # a group of flags
+            flags |= dict.fromkeys((field.name for field in fields(own_type)), False)
+        else:
+            flags[own.name] = tyro.conf.Positional in marks
+    return {name.replace("_", "-"): is_positional for name, is_positional in flags.items()}
 
 
 def words_with(command: str, flag: str, value: str, *, positional: bool) -> list[str]:

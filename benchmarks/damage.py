@@ -396,7 +396,7 @@ def main(settings: Settings) -> None:
             "unforeseen": sum(outcome.unforeseen for outcome in outcomes),
             "tracebacks": sum(outcome.traceback for outcome in outcomes),
             "steered": sum(outcome.steered for outcome in outcomes),
-            "longest": round(max(outcome.seconds for outcome in outcomes), 1),
+            "longest": round(max((outcome.seconds for outcome in outcomes), default=0.0), 1),
         }
         table.add_row(command, *map(str, figures_of[command].values()))
     totals = {

@@ -34,7 +34,7 @@ default_role = "literal"  # docstrings write `name` for code
 myst_enable_extensions = ["dollarmath", "attrs_inline", "colon_fence"]
 myst_heading_anchors = 3
 nb_execution_mode = "auto"  # notebooks run, plain pages have nothing to run
-nb_execution_timeout = 120
+nb_execution_timeout = 600  # of one cell, on a busy machine; two idle cores need less than two minutes for a page
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 

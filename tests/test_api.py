@@ -412,7 +412,8 @@ def test_an_environment_that_cannot_be_copied_is_refused_with_the_fix(tmp_path: 
 
 def test_a_run_warns_once_where_nothing_counts_as_a_success(tmp_path: Path) -> None:
     def short() -> gym.Env:
-        return gym.wrappers.TransformReward(Corridor(length=0.1), lambda reward: float(reward) - 1.0)
+        env = gym.wrappers.TimeLimit(Corridor(length=0.1), 20)
+        return gym.wrappers.TransformReward(env, lambda reward: float(reward) - 1.0)
 
     run = train_on(short, tmp_path / "run")
     assert sum("counted as a success" in event["text"] for event in run.metrics("notice")) == 1

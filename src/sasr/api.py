@@ -25,6 +25,7 @@ from sasr.policy import Policy, load_policy
 from sasr.settings import TrainConfig, typed_task_settings
 from sasr.shaping.base import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
+from sasr.sharing import export_run
 from sasr.tasks import make
 from sasr.tasks.catalogue import VARIANTS, full_id
 from sasr.tasks.environment import TaskLike, close_environment, resolve, task_text
@@ -67,6 +68,10 @@ class Run:
     def policy(self, *, device: str = "cpu") -> Policy:
         """The policy at the newest whole checkpoint."""
         return load_policy(self._opened, device=device)
+
+    def export(self, to: str | Path) -> Path:
+        """Write the policy with a model card into a new folder, which `load` reads."""
+        return export_run(self._opened, to)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
@@ -159,8 +164,11 @@ def resume(
 
 
 def load(run: str | Path | Run, *, device: str = "cpu") -> Policy:
-    """The policy of a run at its newest whole checkpoint; needs the folder alone, and loading never runs code."""
-    return (run if isinstance(run, Run) else Run(run)).policy(device=device)
+    """The policy of a run at its newest whole checkpoint, or of a folder that `sasr export` wrote.
+
+    Needs the folder alone, and loading never runs code.
+    """
+    return run.policy(device=device) if isinstance(run, Run) else load_policy(run, device=device)
 
 
 def start(
@@ -306,8 +314,9 @@ def _draw_maps(folder: RunFolder) -> None:
 
 def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
     """The same settings with nothing left open, so that a run's folder says in full what it was trained with."""
-    task_settings = typed_task_settings(config.task, config.task_settings)
-    name = agent_for(config.task if task is None else task, config.agent, **task_settings)
+    task = config.task if task is None else task
+    task_settings = typed_task_settings(task, config.task_settings)
+    name = agent_for(task, config.agent, **task_settings)
     kind = shaper_named(config.shaper)
     shaper_config = config.shaper_config
     if kind is not None and shaper_config is None:

@@ -6,6 +6,10 @@ import difflib
 from collections.abc import Iterable
 
 
+class ActionSpaceError(TypeError):
+    """An agent cannot act in an environment's space of actions."""
+
+
 def unknown_name(what: str, name: object, options: Iterable[str]) -> ValueError:
     """An error for a name that is none of `options`, with the closest one.
 

@@ -1,4 +1,4 @@
-"""A trained policy from a run's folder: no environment is made and no code is loaded."""
+"""A trained policy from a run's folder, or from an exported one: no environment is made and no code is loaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from sasr.agents.registry import agent_named
 from sasr.experience.types import Host
 from sasr.logs.run_folder import RunFolder
 from sasr.settings import choose_device
+from sasr.training import checkpoint
 from sasr.training.checkpoint import Checkpoint, newest, steps_of
+
+PART = "policy"
+"""What an exported folder calls its tensors."""
+_LEARNING = ("critic", "target", "adam")
+"""Parts of an agent that only learning needs."""
 
 
 class Policy:
@@ -68,26 +74,18 @@ class Policy:
 def load_policy(
     run: str | Path | RunFolder, *, device: str = "cpu", on_problem: Callable[[Path, str], None] | None = None
 ) -> Policy:
-    """The policy of a run at its newest whole checkpoint.
+    """The policy of a run at its newest whole checkpoint, or of a folder that `sasr export` wrote.
 
     Args:
-        run: The run's folder.
+        run: The folder.
         device: Where the policy is to act.
         on_problem: Told the path and the reason of each newer checkpoint that can't be used.
     """
-    folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
     home = choose_device(device)
-    config = folder.config
-    host = Host(
-        observation_space=folder.observation_space,
-        action_space=folder.action_space,
-        seeds=config.seeds,
-        envs=config.environments,
-        device=home,
-        discount=config.discount,
-    )
-    _, kind = agent_named(config.agent, folder.action_space)
-    agent = kind.make(host, config.agent_config)
+    if not isinstance(run, RunFolder) and (Path(run) / checkpoint.MANIFEST).exists():
+        return _load_exported(Path(run), home)
+    folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
+    config, agent = folder.config, _make_agent(folder, home)
     steps, problems = 0, list[str]()
 
     def tell(path: Path, reason: str) -> None:
@@ -107,3 +105,44 @@ def load_policy(
             f"{config.checkpoint_minutes:g} minutes and when the run ends"
         )
     return Policy(folder, agent, steps=steps, device=home)
+
+
+def acting_tensors(agent: Any) -> dict[str, Tensor]:
+    """The part of an agent's state that it acts by."""
+    state = agent.state_dict().items()
+    return {name: own for name, own in state if not any(word in name.partition(".")[0] for word in _LEARNING)}
+
+
+def _load_exported(path: Path, device: torch.device) -> Policy:
+    try:
+        found = checkpoint.verified(path)
+        folder = RunFolder(path, found.facts["run"])
+        steps = found.facts["steps"]
+        if type(steps) is not int or steps < 0:
+            raise ValueError(f"steps={steps!r}")
+        agent = _make_agent(folder, device)
+        saved = found.read(PART)
+        needed = acting_tensors(agent)
+        if saved.keys() != needed.keys():
+            raise ValueError(f"{sorted(saved.keys() ^ needed.keys())[0]} is missing or too many")
+        agent.load_state_dict({**agent.state_dict(), **saved})
+    except checkpoint.NewerFormatError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
+        reason = error.args[0] if error.args else type(error).__name__
+        raise ValueError(f"{path} can't be loaded ({reason}); export the run again") from None
+    return Policy(folder, agent, steps=steps, device=device)
+
+
+def _make_agent(folder: RunFolder, home: torch.device) -> Any:
+    config = folder.config
+    host = Host(
+        observation_space=folder.observation_space,
+        action_space=folder.action_space,
+        seeds=config.seeds,
+        envs=config.environments,
+        device=home,
+        discount=config.discount,
+    )
+    _, kind = agent_named(config.agent, folder.action_space)
+    return kind.make(host, config.agent_config)

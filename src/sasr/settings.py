@@ -18,6 +18,7 @@ from sasr.evidence.bandwidth import LinearSchedule
 from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
 from sasr.shaping.registry import shaper_named
 from sasr.shaping.settings import foreign_option
+from sasr.tasks.environment import TaskLike, task_name
 from sasr.tasks.settings import DECIDED_ELSEWHERE, SCALAR, setting_types
 
 Mode = Literal["auto", "eager", "compile", "graph"]
@@ -181,7 +182,7 @@ def typed_settings(part: str, config_classes: Sequence[type[Any]], values: Mappi
     return found
 
 
-def typed_task_settings(task: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def typed_task_settings(task: TaskLike, values: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a task's settings as its constructor takes them; a `SettingError` names one that is wrong.
 
     >>> typed_task_settings("MountainCar", {"reward_scale": "1"})
@@ -195,7 +196,7 @@ def typed_task_settings(task: str, values: Mapping[str, Any]) -> dict[str, Any]:
         if name in DECIDED_ELSEWHERE:
             raise SettingError("task", name, f"task.{name} is no setting: the task's name or a flag decides it")
         if types is not None and name not in types:
-            raise SettingError("task", name, _unknown_task_setting(task, name, types))
+            raise SettingError("task", name, _unknown_task_setting(task_name(task), name, types))
         found[name] = _typed_setting("task", name, value, types[name] if types else SCALAR)
     return found
 

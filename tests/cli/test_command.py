@@ -120,6 +120,7 @@ def test_what_an_environment_raises_is_one_line_that_names_it(
         code, output = run(capsys, *words, *out, *asked)
         assert code == 2
         assert " ".join(map(str, error.args)) in output
+        assert command == "doctor" or "Faulty-v0" in output
         assert ("Traceback" in output) == bool(asked)
 
 

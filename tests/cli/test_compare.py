@@ -91,11 +91,15 @@ def test_seeds_are_how_many_or_which(
 def test_a_method_with_a_comma_in_its_name_stands_in_quotes(
     text: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ("--tasks", "Pendulum-v1", "--seeds", "1", "--steps", "100", "--dry-run", *FLAGS)
-    code, output = run(capsys, "compare", "ablation-state-action", *flags, "--methods", text)
+    (here / "own.toml").write_text(
+        'tasks = ["Pendulum-v1"]\n[methods."R(s)"]\nlike = "sasr"\n[methods."R(s, a)"]\nlike = "sasr"\n'
+        "set.shaper.state_action = true\n[methods.sac]\n"
+    )
+    flags = ("compare", "--plan", "own.toml", "--seeds", "1", "--steps", "100", "--dry-run", *FLAGS, "--methods")
+    code, output = run(capsys, *flags, text)
     assert code == 0, output
     assert "2 cells, about" in output
-    code, output = run(capsys, "compare", "ablation-state-action", *flags, "--methods", text.replace('"', ""))
+    code, output = run(capsys, *flags, text.replace('"', ""))
     assert code == 2
     assert "did you mean 'R(s)'" in output
 
@@ -189,7 +193,10 @@ def evaluations(here: Path) -> list[int]:
         ((*TINY, "--seeds", "0"), "must be at least 1"),
         ((*TINY, "--final-episodes", "0"), "--final-episodes 0 must be at least 1"),
         ((*TINY, "--set", "agent.hiden=3"), "did you mean 'hidden'"),
-        ((*TINY, "--set", "shaper.retention=1"), "[methods.NAME.set.shaper]"),
+        ((*TINY, "--set", "shaper.retention=1"), "sac: shaper.retention: shaper=none has no settings"),
+        ((*TINY, "--set", "task.gravity=1"), "setting of Pendulum-v1 'gravity' is unknown; One of: g"),
+        (("table1", "--tasks", "Frogger"), "suites that have Frogger: cost, table1-games"),
+        (("--tasks", "CartPole-v1,Pendulum-v1", "--methods", "td3,sac", "--steps", "0"), "--steps 0 must be"),
         ((*TINY, "--device", "gpu"), "use cpu, cuda, cuda:1 or auto"),
         (("--tasks", "CartPole-v1", "--methods", "td3", *FLAGS), "td3 on CartPole-v1: "),
         (("--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "30", *FLAGS), "steps=30 is less than burn_in=40"),
@@ -297,8 +304,9 @@ def test_without_a_package_the_line_to_install_it_is_told(
 def test_seeds_share_a_process_as_far_as_they_fit(on: Any, population: int | None, most: int) -> None:
     (cell,) = cells(["Pendulum-v1"], ["sac"], seeds=10)
     need = examine(cell)
+    five, three = (need.of(replace(cell, seeds=tuple(range(seeds)))) for seeds in (5, 3))
     means = runners.Resources(
-        on=on, jobs=None, threads=1, population=population, rooms=[Room("0", need.of(5)), Room("1", need.of(3))]
+        on=on, jobs=None, threads=1, population=population, rooms=[Room("0", five), Room("1", three)]
     )
     assert means.most_seeds(Plan((cell,)), {cell.kind: need})(cell) == most
 
@@ -354,3 +362,43 @@ def test_what_has_begun_goes_on_in_its_own_parts(here: Path, capsys: pytest.Capt
     assert {path: path.stat().st_mtime_ns for path in before} == before
     (result,) = read_results("results").results
     assert [own.seed for own in result.seeds] == [0, 1, 2, 3]
+
+
+GAMES = ("CartPole-v1,Pendulum-v1", "--steps", "100", "--on", "inline", *FLAGS)
+
+
+def test_a_method_is_skipped_on_tasks_where_it_can_not_act(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = run(capsys, "compare", "--tasks", *GAMES, "--methods", "td3,sac")
+    assert code == 0, output
+    assert "skipped: td3 on CartPole-v1: action space Discrete(2) is discrete" in output
+    assert "3 of 3 cells done" in output
+
+
+def test_a_method_that_can_act_nowhere_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = run(capsys, "compare", "--tasks", *GAMES, "--methods", "sac_discrete,sac", "--tasks", "Pendulum-v1")
+    assert code == 2
+    assert "sac_discrete on Pendulum-v1: action space" in output
+    assert not (here / "grid").exists()
+
+
+def test_settings_mean_the_same_in_train_and_compare(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {
+        "agent.hidden": "8",
+        "agent.burn_in": "40",
+        "agent.batch_size": "16",
+        "agent.target_entropy": "none",
+        "shaper.bandwidth": "0.5,0.1",
+        "shaper.features": "50",
+        "task.reward_scale": "1",
+    }
+    flags = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    flags += ["--steps", "100", "--device", "cpu", "--eval-every", "100", "--eval-episodes", "1", "--no-tensorboard"]
+    assert run(capsys, "train", "MountainCar", *flags, "--out", "run")[0] == 0
+    grid = ("--tasks", "MountainCar", "--methods", "sasr", "--seeds", "1", "--on", "inline", "--final-episodes", "1")
+    assert run(capsys, "compare", *grid, *flags)[0] == 0
+    (cell,) = (here / "grid" / "cells").iterdir()
+    trained, compared = (json.loads((folder / "config.json").read_text())["config"] for folder in (here / "run", cell))
+    assert trained["task_settings"] == {"reward_scale": 1.0}
+    assert trained["agent_config"]["hidden"] == [8]
+    for name in ("task", "task_settings", "agent", "agent_config", "shaper", "shaper_config", "steps", "seeds"):
+        assert trained[name] == compared[name], name

@@ -2,58 +2,108 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from sasr.api import complete
-from sasr.experiments import estimate
-from sasr.experiments.estimate import examine, measure
-from sasr.experiments.plan import changed, grid
-from sasr.training.trainer import Trainer
+from sasr.experiments.estimate import Footprint, Trial, examine, kind_of_run, try_out
+from sasr.experiments.plan import Cell, changed, grid
+from sasr.experiments.plan_file import Choice, read_suite
 from tests.experiments.small import cells
 
 
+def cell_of(method: str, *, steps: int = 1_000, seeds: int = 1) -> Cell:
+    return cells(["Pendulum-v1"], [method], steps=steps, seeds=seeds)[0]
+
+
 def test_memory_grows_with_seeds_and_stored_steps_and_tells_how_many_seeds_fit() -> None:
-    short, long = (examine(cells(["Pendulum-v1"], ["sac"], steps=steps)[0]) for steps in (1_000, 1_000_000))
-    assert short.learned == long.learned
+    short, long = cell_of("sac"), cell_of("sac", steps=1_000_000)
+    need = examine(short)
+    assert need == examine(long)
     # An observation of three floats, an action of one, a reward, two flags and an index, at least.
-    assert 4 * 3 + 4 + 4 + 2 + 4 <= long.per_step < 100
-    assert long.of(10) > long.of(1) > short.of(1)
+    assert 4 * 3 + 4 + 4 + 2 + 4 <= need.per_step < 100
+    assert need.of(replace(long, seeds=tuple(range(10)))) > need.of(long) > need.of(short)
     for seeds in (1, 4, 9):
-        assert long.seeds_within(long.of(seeds)) == seeds
-    assert long.seeds_within(0) == 1
+        assert need.seeds_within(need.of(replace(long, seeds=tuple(range(seeds)))), long) == seeds
+    assert need.seeds_within(0, long) == 1
 
 
 def test_an_agent_without_a_replay_buffer_stores_no_steps() -> None:
     (ppo,) = grid(["Pendulum-v1"], ["ppo"], steps=100_000)
-    found = examine(ppo)
-    assert found.per_step == 0.0
-    assert found.learned > 0
+    need = examine(ppo)
+    assert need.per_step == 0.0
+    assert need.learned > 0
 
 
-@pytest.mark.parametrize("method", ["sasr", "sac"])
-def test_a_trial_scales_with_the_length_of_the_run(method: str) -> None:
-    made = [cells(["Pendulum-v1"], [method], seeds=1, steps=steps)[0] for steps in (1_000, 1_000_000)]
-    took = [measure(cell, device="cpu", workers=0, final_episodes=1, seconds=0.3) for cell in made]
-    assert took[1].seconds > 50 * took[0].seconds
-    assert took[1].bytes > took[0].bytes
+def test_table1_has_few_kinds_of_runs() -> None:
+    everything = read_suite("table1").cells
+    kinds = {kind_of_run(own): own for own in everything}
+    assert len(kinds) == 12 * 5  # the spaces of MountainCar, Human, RobotReach, the other Robots, Ant
+    for own in everything:
+        alike = kinds[kind_of_run(own)]
+        assert alike.method == own.method
+    (ant, far) = (
+        read_suite("table1", Choice(tasks=[task], methods=["sasr"])).cells[0] for task in ("AntStand", "AntFar")
+    )
+    assert kind_of_run(ant) == kind_of_run(far)
+    assert kind_of_run(ant) != kind_of_run(changed([ant], agent={"hidden": [8]})[0])
 
 
-def test_random_steps_at_the_start_are_not_taken_for_steps_that_are_learned_from(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(estimate, "seconds_per_step", lambda trainer, seconds: (1.0, 1000.0))
-    own = cells(["Pendulum-v1"], ["sac"], seeds=1, steps=50_000)
-    for burn_in, wanted in ((40, 40 + 1000 * 49_960), (50_000, 50_000)):
-        (cell,) = changed(own, agent={"burn_in": burn_in}, settings={"eval_every": 0})
-        found = measure(cell, device="cpu", workers=0, final_episodes=1).seconds
-        assert found == pytest.approx(wanted, abs=100)  # the final evaluation is short
+def test_exact_sums_are_tried_with_as_many_states_as_the_run_has_halfway() -> None:
+    retained = {}
+    for own in read_suite("rff-on-off", Choice(tasks=["MountainCar"], steps=100_000)).cells:
+        retained[own.method.name] = try_out(own, device="cpu", threads=1).retained
+    assert retained["sasr without RFF"] == 0.1 * 100_000 / 2  # φ of the steps, halfway
+    assert retained["sasr with RFF"] > 0
+    assert retained["sac"] == 0
 
 
-@pytest.mark.parametrize("method", ["sac", "ppo"])
-def test_a_trial_times_steps_of_both_kinds(method: str) -> None:
+def test_exact_sums_of_runs_of_other_lengths_are_other_kinds() -> None:
+    for method, kinds in (("sasr with RFF", 1), ("sasr without RFF", 2)):
+        found = set()
+        for steps in (50_000, 100_000):
+            choice = Choice(tasks=["MountainCar"], methods=[method], steps=steps)
+            found |= {kind_of_run(own) for own in read_suite("rff-on-off", choice).cells}
+        assert len(found) == kinds
+
+
+@pytest.mark.parametrize("method", ["sasr", "sac", "ppo"])
+def test_a_trial_times_all_sorts_of_steps(method: str) -> None:
     (cell,) = grid(["Pendulum-v1"], [method], steps=10_000)
-    with Trainer(complete(cell.config(device="cpu", workers=0))) as trainer:
-        at_random, learned_from = estimate.seconds_per_step(trainer, 0.05)
-    assert learned_from > 0.0
-    assert at_random >= 0.0
-    assert trainer.loop.steps > trainer.learner.burn_in
+    trial = try_out(cell, device="cpu", threads=1)
+    assert 0.0 < trial.random_step < trial.evaluation_step
+    assert trial.learning_step > 0.0
+    assert trial.footprint.learned > 0
+
+
+def trial(*, burn_in: int = 40, learning: float = 1_000.0, evaluating: float = 0.0, device: str = "cpu") -> Trial:
+    """A random step took a second."""
+    return Trial(
+        Footprint(0, 0.0),
+        burn_in=burn_in,
+        retained=0,
+        random_step=1.0,
+        learning_step=learning,
+        evaluation_step=evaluating,
+        device=device,
+    )
+
+
+@pytest.mark.parametrize(("burn_in", "seconds"), [(40, 40 + 1000 * 49_960), (50_000, 50_000)])
+def test_random_steps_at_the_start_are_not_taken_for_steps_that_are_learned_from(burn_in: int, seconds: float) -> None:
+    cell = cell_of("sac", steps=50_000)
+    assert trial(burn_in=burn_in).seconds(cell, final_episodes=1) == pytest.approx(seconds)
+
+
+def test_evaluations_take_as_long_as_the_time_limit() -> None:
+    (cell,) = changed([cell_of("sac", steps=50_000)], settings={"eval_every": 10_000, "eval_episodes": 3})
+    taken = trial(burn_in=50_000, evaluating=1.0)
+    assert taken.seconds(cell, final_episodes=7) == 50_000 + (5 * 3 + 7) * 200
+    (shorter,) = changed([cell], settings={"max_episode_steps": 10})
+    assert taken.seconds(shorter, final_episodes=7) == 50_000 + (5 * 3 + 7) * 10
+
+
+@pytest.mark.parametrize(("device", "least", "most"), [("cpu", 10.0, 10.0), ("cuda:0", 1.1, 2.0)])
+def test_seeds_cost_as_much_as_was_measured_of_them(device: str, least: float, most: float) -> None:
+    one, ten = (trial(device=device).seconds(cell_of("sac", seeds=seeds), final_episodes=1) for seeds in (1, 10))
+    assert least <= ten / one <= most

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +18,11 @@ from sasr.api import complete
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.experiments import Cell, Method, Plan, built_in_methods
 from sasr.experiments.plan import changed, grid
-from sasr.experiments.plan_file import parse_plan, read_suite, suites
+from sasr.experiments.plan_file import Choice, parse_plan, read_plan, read_suite, suites
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.registry import SHAPERS
+
+ROOT = Path(__file__).parents[2]
 
 
 def cell(**changes: Any) -> Cell:
@@ -28,10 +32,21 @@ def cell(**changes: Any) -> Cell:
 
 def test_every_shaper_preset_and_agent_is_a_method() -> None:
     found = built_in_methods()
-    assert {"sac", *SHAPERS, *AGENTS, *(f"sasr-{preset}" for preset in PRESETS if preset != "auto")} == set(found)
+    presets = {f"sasr-{preset}" for preset in PRESETS if preset != "auto"}
+    assert {"sac", "noisynet", "rnd-ppo", "drnd-ppo", *SHAPERS, *AGENTS, *presets} == set(found)
     for name, method in found.items():
         config = method.config("MountainCar", seeds=(0,), steps=6000)
         assert config.shaper == (name.split("-")[0] if name.split("-")[0] in SHAPERS else "none")
+
+
+def test_published_forms_of_rivals_are_methods() -> None:
+    configs = {
+        name: method.config("MountainCar", seeds=(0,), steps=6000) for name, method in built_in_methods().items()
+    }
+    assert (configs["noisynet"].agent, configs["noisynet"].agent_config.exploration) == ("sac", "noisy")
+    for name in ("rnd-ppo", "drnd-ppo"):
+        assert configs[name].agent == "ppo"
+        assert configs[name].shaper_config.separate_stream
 
 
 def test_presets_of_sasr_that_are_the_papers_train_the_papers_agent() -> None:
@@ -91,6 +106,7 @@ def test_a_schedule_without_a_length_takes_the_whole_run() -> None:
         ({"agent_settings": {"hidden": "wide"}}, "agent.hidden=wide is not a list"),
         ({"agent_settings": {"burn_in": True}}, "not a whole number"),
         ({"shaper_settings": {"retention": 0.5}}, "shaper=none has no settings"),
+        ({"settings": {"task_settings": {}}}, "setting 'task_settings' is unknown"),
         ({"shaper": "sasr", "shaper_settings": {"retention": 2.0}}, "retention=2.0 must be in"),
         ({"shaper": "sasr", "shaper_settings": {"estimator": "linaer"}}, "one of linear, squared, exact"),
         ({"settings": {"seeds": 3}}, "setting 'seeds' is unknown"),
@@ -141,7 +157,7 @@ def test_parts_that_have_begun_stay_and_the_rest_is_split(seeds: list[int], sets
     [
         ({"methods": ["sacc"]}, "did you mean 'sac'"),
         ({"seeds": 0}, "no runs"),
-        ({"seeds": [1, 1]}, "has one twice"),
+        ({"seeds": [1, 1]}, "has duplicates"),
         ({"steps": 0}, "must be at least 1"),
     ],
 )
@@ -153,7 +169,7 @@ def test_a_grid_refuses_what_it_can_not_run(given: dict[str, Any], message: str)
         grid(["MountainCarr"], ["sac"])
 
 
-SIX = ["AntStand", "AntFar", "HumanStand", "HumanKeep", "RobotReach", "RobotPush"]
+SIX = {"AntStand", "AntFar", "HumanStand", "HumanKeep", "RobotReach", "RobotPush"}
 ABLATIONS = {  # the paper's tables in its appendix
     "ablation-sampling": ("sample", {"beta", "ratio"}),
     "ablation-state-action": ("state_action", {True, False}),
@@ -168,7 +184,8 @@ ABLATIONS = {  # the paper's tables in its appendix
 def test_an_ablation_is_the_papers(suite: str) -> None:
     setting, values = ABLATIONS[suite]
     configs = [own.config(device="cpu") for own in read_suite(suite).cells]
-    assert list(dict.fromkeys(config.task for config in configs)) == SIX
+    assert {config.task for config in configs} == SIX | {"MountainCar"}
+    configs = [config for config in configs if config.task in SIX]
     assert {len(config.seeds) for config in configs} == {10}
     assert {config.steps for config in configs} == {1_000_000}
     for task in SIX:
@@ -183,24 +200,116 @@ def values_of(setting: str) -> Any:
     return getattr(PRESETS["paper"], setting)
 
 
-@pytest.mark.parametrize("suite", ["table1", "cost", "rff-on-off"])
-def test_a_suite_is_the_papers_table(suite: str) -> None:
-    found = read_suite(suite).cells
-    expected = {
-        "table1": 14 * 11 - 5,  # TD3 acts in no game
-        "cost": 2 * 6,
-        "rff-on-off": 6 * 3,
+def test_table1_is_a_row_of_every_method_for_each_continuous_task_cheap_rows_first() -> None:
+    cells = read_suite("table1").cells
+    steps = {
+        "MountainCar": 100_000,
+        "HumanKeep": 100_000,
+        "RobotReach": 100_000,
+        "RobotPush": 250_000,
+        "HumanStand": 300_000,
+        "AntStand": 300_000,
+        "AntFar": 400_000,
+        "RobotSlide": 300_000,
+        "RobotPickPlace": 300_000,
     }
-    assert len(found) == expected[suite]
+    rivals = {"drnd", "relara", "gfa_rfe", "rosa", "explors", "explo", "rnd", "sac", "td3", "ppo", "noisynet"}
+    assert [(own.task, own.steps) for own in cells] == [entry for entry in steps.items() for _ in range(12)]
+    for task in steps:
+        assert {own.method.name for own in cells if own.task == task} == {"sasr", *rivals}
+    assert {own.seeds for own in cells} == {(0, 1, 2, 3, 4)}
 
 
-def test_what_is_given_takes_the_place_of_a_suites_own() -> None:
-    found = read_suite("ablation-weight", tasks=["MountainCar"], seeds=2, steps=700).cells
-    assert {(own.task, own.seeds, own.steps) for own in found} == {("MountainCar", (0, 1), 700)}
-    assert len(found) == 5
+def test_a_choice_narrows_every_grid_of_a_suite() -> None:
+    three = ["SASR/RobotReach-v0", "MountainCar", "HumanKeep"]
+    cells = read_suite("table1", Choice(tasks=three, methods=["td3", "sasr"], seeds=[7], steps=700)).cells
+    assert [(own.task, own.method.name) for own in cells] == [
+        (task, method) for task in ("MountainCar", "HumanKeep", "RobotReach") for method in ("sasr", "td3")
+    ]
+    assert {(own.seeds, own.steps) for own in cells} == {((7,), 700)}
+    narrowed = {own.id for own in read_suite("table1", Choice(tasks=["AntFar"])).cells}
+    assert narrowed <= {own.id for own in read_suite("table1").cells}
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (
+            Choice(tasks=["Frogger"]),
+            "suite table1: task 'Frogger' is unknown.*suites that have Frogger: .*table1-games",
+        ),
+        (Choice(tasks=["MountanCar"]), "did you mean 'MountainCar'"),
+        (Choice(methods=["sasrr"]), "suite table1: method 'sasrr' is unknown; did you mean 'sasr'"),
+    ],
+)
+def test_a_choice_that_no_grid_has_is_refused_with_those_that_there_are(choice: Choice, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_suite("table1", choice)
+
+
+def test_an_unknown_suite_is_answered_with_the_closest_one() -> None:
     with pytest.raises(ValueError, match="did you mean 'ablation-weight'"):
         read_suite("ablation-weigth")
     assert all(suites().values())
+
+
+def test_a_choice_that_only_parts_of_different_grids_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="no grid with both MountainCar and td3"):
+        parse_plan(TEXT, where="own.toml", choice=Choice(tasks=["MountainCar"], methods=["td3"]))
+
+
+def test_tasks_and_methods_are_taken_from_the_choice_where_a_plan_names_none() -> None:
+    plan = parse_plan("seeds = 3", where="own.toml", choice=Choice(tasks=["Pendulum-v1"], methods=["sac"]))
+    assert [(own.task, own.method.name, own.seeds) for own in plan.cells] == [("Pendulum-v1", "sac", (0, 1, 2))]
+    with pytest.raises(ValueError, match="there are no methods"):
+        parse_plan("seeds = 3", where="own.toml", choice=Choice(tasks=["Pendulum-v1"]))
+
+
+@pytest.mark.parametrize("name", ["agent-check", "ends"])
+def test_a_plan_of_the_repository_can_be_run(name: str) -> None:
+    path = ROOT / "results" / "plans" / f"{name}.toml"
+    plan = read_plan(path)
+    assert {len(own.seeds) for own in plan.cells} == {10}
+    for own in plan.cells:
+        config = complete(own.config(device="cpu"))
+        assert config.evaluation_period <= 10_000
+    command = re.search("sasr compare (.*)", path.read_text())
+    assert command is not None
+    assert f"--plan results/plans/{name}.toml" in command[1]
+
+
+def test_the_check_of_the_agent_evaluates_often_enough() -> None:
+    steps = {own.task: own.steps for own in read_plan(ROOT / "results" / "plans" / "agent-check.toml").cells}
+    assert steps == {"MountainCar": 100_000, "HumanKeep": 100_000, "RobotReach": 75_000, "RobotPush": 175_000}
+
+
+def test_settings_of_a_task_are_part_of_a_cell() -> None:
+    plan = parse_plan(
+        'tasks = ["RobotSlide"]\nmethods = ["sac"]\nset.task.fixed = true\nsteps = 6000', where="own.toml"
+    )
+    (fixed,) = plan.cells
+    assert fixed.config().task_options == {"fixed": True}
+    (by_flag,) = changed(grid(["RobotSlide"], ["sac"], steps=6000), task={"fixed": "yes"})
+    assert by_flag.id == fixed.id
+    assert grid(["RobotSlide"], ["sac"], steps=6000)[0].id != fixed.id
+    assert Cell.from_json(json.loads(json.dumps(fixed.to_json()))) == fixed
+
+
+def test_settings_are_changed_in_all_methods_or_refused_with_the_one_that_lacks_them() -> None:
+    cells = changed(grid(["MountainCar"], ["sasr", "sasr-paper"], steps=6000), shaper={"features": "300"})
+    assert [own.config().shaper_config.features for own in cells] == [300, 300]
+    for part, message in (("agent", "ppo: .*burn_in"), ("shaper", "sac: .*burn_in")):
+        with pytest.raises(ValueError, match=message):
+            changed(grid(["MountainCar"], ["sac", "ppo"]), **{part: {"burn_in": 3}})
+    with pytest.raises(ValueError, match="MountainCar: setting of MountainCar 'fixed' is unknown"):
+        changed(grid(["RobotSlide", "MountainCar"], ["sac"]), task={"fixed": True})
+
+
+def test_a_setting_that_only_another_form_of_the_agent_has_is_refused() -> None:
+    method = Method(name="noisy", agent_settings={"exploration": "noisy"})
+    assert method.config("Pendulum-v1", seeds=(0,), steps=6000).agent == "sac"
+    with pytest.raises(ValueError, match="setting of the agent 'exploration' is unknown"):
+        method.config("CartPole-v1", seeds=(0,), steps=6000)
 
 
 def test_a_plan_file_has_grids_methods_of_ones_own_and_settings_for_all() -> None:

@@ -153,6 +153,18 @@ def test_a_ray_that_ray_itself_would_look_for_elsewhere_is_told_within_seconds(m
         server.shutdown()
 
 
+def test_a_ray_of_this_machine_that_does_not_start_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+
+    def times_out(**options: Any) -> None:
+        raise Exception("The current node timed out during startup.\nMore of it.")
+
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    monkeypatch.setattr(ray, "init", times_out)
+    with pytest.raises(ConnectionError, match=r"did not start on this machine \(The current node timed out"):
+        OnRay().check([])
+
+
 def test_without_ray_the_line_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'pip install "sasr\[cluster\]"'):

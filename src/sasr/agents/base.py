@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from sasr.errors import ActionSpaceError
 from sasr.experience.checked_module import CheckedModule
 from sasr.experience.types import Batch, Host
 from sasr.networks.layers import NormName, PopulationMLP, check_norm
@@ -165,7 +166,7 @@ def check_settings(config: Any) -> None:
 def continuous_actions(space: gym.Space[Any], agent: str) -> gym.spaces.Box:
     """The space as one that an agent for continuous actions can scale its actions to, or an error with the fix."""
     if isinstance(space, gym.spaces.Discrete):
-        raise TypeError(f"action space {space} is discrete, but {agent} needs a Box; use agent='sac_discrete'")
+        raise ActionSpaceError(f"action space {space} is discrete, but {agent} needs a Box; use agent='sac_discrete'")
     if not isinstance(space, gym.spaces.Box):
         raise no_agent_for(space)
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all() and (space.low < space.high).all()):
@@ -179,15 +180,17 @@ def continuous_actions(space: gym.Space[Any], agent: str) -> gym.spaces.Box:
 def discrete_actions(space: gym.Space[Any], agent: str) -> gym.spaces.Discrete:
     """The space as one that an agent for discrete actions can choose from, or an error with the fix."""
     if isinstance(space, gym.spaces.Box):
-        raise TypeError(f"action space {space} is continuous, but {agent} needs a Discrete; use agent='sac' or 'td3'")
+        raise ActionSpaceError(
+            f"action space {space} is continuous, but {agent} needs a Discrete; use agent='sac' or 'td3'"
+        )
     if not isinstance(space, gym.spaces.Discrete):
         raise no_agent_for(space)
     return space
 
 
-def no_agent_for(space: gym.Space[Any]) -> TypeError:
+def no_agent_for(space: gym.Space[Any]) -> ActionSpaceError:
     """The error for a space of actions that nothing here can choose from."""
-    return TypeError(
+    return ActionSpaceError(
         f"action space {space} suits no agent here: they take Box or Discrete; number its combinations with "
         "gymnasium.wrappers.TransformAction to make it a Discrete"
     )

@@ -51,6 +51,9 @@ COMMANDS = {
         "evaluate_run",
         "Play many episodes with a run's policy at its newest checkpoint; the result is kept in the run as eval.json.",
     ),
+    "export": Command(
+        "export", "export", "Write a run's policy with a model card into a folder that can be shared and loaded."
+    ),
     "compare": Command(
         "compare",
         "compare",
@@ -61,6 +64,9 @@ COMMANDS = {
     ),
     "settings": Command(
         "train", "settings", "List what `sasr train --set` can set: of one agent or shaper, or of all."
+    ),
+    "tune": Command(
+        "tune", "tune", "Search settings that suit a task; the same command again goes on where it was stopped."
     ),
     "doctor": Command(
         "doctor",

@@ -5,33 +5,32 @@ from __future__ import annotations
 import csv
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
 from rich.text import Text
 
+from sasr.cli.compare_estimate import for_each_kind, print_estimate
+from sasr.cli.compare_results import save_results, write_complete
 from sasr.cli.options import MOST_SEEDS, run_flags, split_settings
-from sasr.experiments.estimate import Footprint, examine, measure
+from sasr.errors import ActionSpaceError
+from sasr.experiments.estimate import Footprint, Trial, examine, try_out
 from sasr.experiments.grid import Grid, Status, begun, write_plan
 from sasr.experiments.job import FINAL_EPISODES, Job, is_done
-from sasr.experiments.plan import Cell, Plan, changed, grid, seeds_in_words
-from sasr.experiments.plan_file import read_plan, read_suite, suites
+from sasr.experiments.plan import Cell, Plan, changed, grid
+from sasr.experiments.plan_file import Choice, read_plan, read_suite, suites
 from sasr.experiments.ray import OnRay
 from sasr.experiments.runners import Resources, Runner, Share, Where, machine_rooms
-from sasr.experiments.view import GridView, span
+from sasr.experiments.view import GridView
 from sasr.files import check_writable
 from sasr.final_evaluation import MOST_EPISODES
 from sasr.logs import wandb
 from sasr.logs.run_folder import command_line, commit_here
-from sasr.report.read import from_run, is_run, told_apart
-from sasr.report.store import Result, check_store, cut_short, read_result, slug, write_result
+from sasr.report.store import check_store, slug
 from sasr.settings import choose_device
 from sasr.terminal import Terminal
 
@@ -104,13 +103,14 @@ def compare(
         raise ValueError(f"--results {results} is where --save writes to; add --save, or leave it out")
     if final_episodes > MOST_EPISODES:
         raise ValueError(f"--final-episodes {final_episodes} must be at most {MOST_EPISODES:,}")
-    _check_counts(final_episodes=final_episodes, jobs=jobs, threads=threads, population=population)
-    given = {"tasks": _names(tasks), "methods": _names(methods), "seeds": _seeds(seeds), "steps": steps}
-    wanted = Plan(tuple(_with_flags(_plan(suite, plan, **given).cells, set, vars(settings))))
+    _check_counts(final_episodes=final_episodes, jobs=jobs, threads=threads, population=population, steps=steps)
     if on != "ray":  # whose nodes may have what this machine has not
         choose_device(device)
     if track:
         wandb.check(track)
+
+    choice = Choice(tasks=_names(tasks), methods=_names(methods), seeds=_seeds(seeds), steps=steps)
+    cells = _with_flags(_plan(suite, plan, choice).cells, set, vars(settings))
     cluster = OnRay(address=address, gpus=_gpus(gpus, device)) if on == "ray" else None
     home = results or Path("results")
     store = home / _store_folder(suite, plan) if save or save_stopped else None
@@ -118,50 +118,85 @@ def compare(
         check_writable(out)
         if store is not None:
             check_store(home)
+
     resources = Resources(on=on, jobs=jobs, threads=threads, population=population, rooms=machine_rooms(device))
-    needs = examine_all([cell for cell in wanted.cells if not is_done(Job(cell=cell, out=out))], console)
-    # Runs that have begun keep the seeds they have, on whatever machine: split otherwise, they would begin anew.
-    wanted = wanted.split(resources.most_seeds(wanted, needs), begun(out))
-    share = resources.shared(len(wanted.cells))
+    left = [cell for cell in cells if not is_done(Job(cell=cell, out=out))]
+    trials: dict[str, Trial] = {}
+    if dry_run:
+        trial_threads = resources.threads_of(cells)
+        trials, cannot_act = for_each_kind(
+            left, lambda cell: try_out(cell, device=device, threads=trial_threads), console, title="trying"
+        )
+        footprints = {kind: trial.footprint for kind, trial in trials.items()}
+    else:
+        footprints, cannot_act = for_each_kind(left, examine, console, title="checking")
+    runnable = Plan(tuple(_without(cannot_act, cells, choice, console)))
+
+    # Runs that have begun keep their seeds, on any machine: split in another way, they would begin anew.
+    parts = runnable.split(resources.most_seeds(runnable, footprints), begun(out))
+    share = resources.shared(len(parts.cells))
     todo = _jobs(
-        wanted, share, needs, out=out, device=device, final_episodes=final_episodes, events=tensorboard, track=track
+        parts, share, footprints, out=out, device=device, final_episodes=final_episodes, events=tensorboard, track=track
     )
     if dry_run:
-        print_estimate(todo, share.at_once, console)
+        print_estimate(todo, trials, share.at_once, console)
         return
-    write_plan(wanted, out)
+    write_plan(parts, out)
     if cluster is not None:
         console.print(Text(cluster.exposure), soft_wrap=True)
     run_grid(Grid(todo), cluster or resources.runner(share), out, console, store, save_stopped=save_stopped)
 
 
-def _jobs(plan: Plan, share: Share, needs: Mapping[str, Footprint], **same: Any) -> list[Job]:
-    """A job for each cell; what is `same` goes to all of them."""
-    same |= {"threads": share.threads, "command": command_line(), "commit": commit_here()}
-    return [
-        Job(
-            cell=cell,
-            need=needs[cell.kind].of(len(cell.seeds)) if cell.kind in needs else 0,
-            workers=share.workers_of(cell),
-            **same,
-        )
-        for cell in plan.cells
-    ]
+# ------------------------------------------------------------------ the plan
 
 
-def _plan(suite: str, plan: Path | None, **given: Any) -> Plan:
+def _plan(suite: str, plan: Path | None, choice: Choice) -> Plan:
     if suite and plan:
         raise ValueError(f"both a suite ({suite}) and --plan {plan} are given; take one of them")
     if suite:
-        return read_suite(suite, **given)
+        return read_suite(suite, choice)
     if plan:
-        return read_plan(plan, **given)
-    for name in ("tasks", "methods"):
-        if not given[name]:
-            raise ValueError(
-                f"give --{name}, a plan file with --plan, or one of the paper's suites: {', '.join(suites())}"
-            )
-    return Plan(tuple(grid(given["tasks"], given["methods"], seeds=given["seeds"] or 1, steps=given["steps"])))
+        return read_plan(plan, choice)
+    if not choice.tasks or not choice.methods:
+        missing = "methods" if choice.tasks else "tasks"
+        raise ValueError(
+            f"give --{missing}, a plan file with --plan, or one of the paper's suites: {', '.join(suites())}"
+        )
+    return Plan(tuple(grid(choice.tasks, choice.methods, seeds=choice.seeds or 1, steps=choice.steps)))
+
+
+def _with_flags(cells: Iterable[Cell], set_texts: list[str], flags: Mapping[str, Any]) -> list[Cell]:
+    settings = {name: value for name, value in flags.items() if value is not None}
+    return changed(cells, **split_settings(set_texts), settings=settings)
+
+
+def _without(
+    cannot_act: Mapping[str, ActionSpaceError], cells: Sequence[Cell], choice: Choice, console: Console
+) -> list[Cell]:
+    """The cells whose agents can act; a line for each that is skipped.
+
+    A method that was asked for by name and can act on none of the tasks is an error.
+    """
+    runnable = [cell for cell in cells if cell.kind not in cannot_act]
+    left = {cell.method.name for cell in runnable}
+    for cell in cells:
+        if cell.kind not in cannot_act:
+            continue
+        line = f"{cell.method.name} on {cell.task}: {cannot_act[cell.kind]}"
+        if not runnable or (choice.methods and cell.method.name not in left):
+            raise ValueError(line)
+        console.print(Text(f"skipped: {line}", "yellow"), soft_wrap=True)
+    return runnable
+
+
+def _jobs(plan: Plan, share: Share, footprints: Mapping[str, Footprint], **same: Any) -> list[Job]:
+    """A job for each cell; what is `same` goes to all of them."""
+    same |= {"threads": share.threads, "command": command_line(), "commit": commit_here()}
+    jobs = []
+    for cell in plan.cells:
+        need = footprints[cell.kind].of(cell) if cell.kind in footprints else 0
+        jobs.append(Job(cell=cell, need=need, workers=share.workers_of(cell), **same))
+    return jobs
 
 
 def _store_folder(suite: str, plan: Path | None) -> str:
@@ -169,16 +204,7 @@ def _store_folder(suite: str, plan: Path | None) -> str:
     return slug(plan.stem) if plan else suite or "compare"
 
 
-def _with_flags(cells: Sequence[Cell], texts: list[str], flags: Mapping[str, Any]) -> list[Cell]:
-    parts = split_settings(texts)
-    if parts["shaper"]:
-        name = next(iter(parts["shaper"]))
-        raise ValueError(
-            f"--set shaper.{name}: not all methods have that shaper; give a method of your own its settings in a plan "
-            "file, under [methods.NAME.set.shaper]"
-        )
-    given = {name: value for name, value in flags.items() if value is not None}
-    return changed(cells, agent=parts["agent"], settings=given)
+# ------------------------------------------------------------------ the flags
 
 
 def _names(text: str) -> list[str] | None:
@@ -224,54 +250,7 @@ def _gpus(given: float | None, device: str) -> float:
     return given
 
 
-def examine_all(cells: Sequence[Cell], console: Console) -> dict[str, Footprint]:
-    """Make every kind of cell once, so that what can't work is told before anything runs."""
-    kinds = {cell.kind: cell for cell in cells}
-    found = {}
-    with _progress(console) as progress:
-        bar = progress.add_task("checking", total=len(kinds))
-        for kind, cell in kinds.items():
-            progress.update(bar, description=f"checking {cell.method.name} on {cell.task}")
-            try:
-                found[kind] = examine(cell)
-            except (ValueError, TypeError, LookupError, ImportError) as error:
-                raise ValueError(
-                    f"{cell.method.name} on {cell.task}: {error.args[0] if error.args else error}"
-                ) from error
-            progress.advance(bar)
-    return found
-
-
-def print_estimate(jobs: Sequence[Job], at_once: int, console: Console) -> None:
-    """Print the jobs with the time and memory that a short trial of each kind took."""
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in ("cell", "task", "method", "seeds"):
-        table.add_column(column, no_wrap=column == "cell")
-    for column in ("steps", "time", "memory"):
-        table.add_column(column, justify="right", no_wrap=True)
-    kinds = {(job.cell.kind, len(job.cell.seeds)): job for job in jobs}
-    tried = {}
-    with _progress(console) as progress:
-        bar = progress.add_task("trying", total=len(kinds))
-        for kind, job in kinds.items():
-            progress.update(bar, description=f"trying {job.cell.method.name} on {job.cell.task}")
-            tried[kind] = measure(job.cell, device=job.device, workers=job.workers, final_episodes=job.final_episodes)
-            progress.advance(bar)
-    total = 0.0
-    for job in jobs:
-        cell, took = job.cell, tried[job.cell.kind, len(job.cell.seeds)]
-        done = is_done(job)
-        total += 0.0 if done else took.seconds
-        words = (cell.id, cell.task, cell.method.name, seeds_in_words(cell.seeds).removeprefix("seeds "))
-        time = "done" if done else span(took.seconds)
-        table.add_row(*map(Text, (*words, f"{cell.steps:,}", time, f"{took.bytes / 2**30:.2f} GiB")))
-    console.print(table)
-    console.print(
-        f"{len(jobs)} cells, about {span(total)} one after the other, {span(total / at_once)} with {at_once} at a "
-        "time; from a short trial on this machine. Nothing was run.",
-        highlight=False,
-        soft_wrap=True,
-    )
+# ------------------------------------------------------------------ the run
 
 
 def run_grid(
@@ -284,17 +263,16 @@ def run_grid(
     try:
         with GridView(grid, console) as view:
             if results is not None:
-                grid.told = lambda status: _tell_and_save(grid, view, status, results)
+                grid.told = lambda status: _show_and_save(grid, view, status, results)
             grid.run(runner)
     finally:
         signal.signal(signal.SIGTERM, before)
-    failed, stopped = grid.of("failed"), grid.of("stopped")
 
     def say(line: str, style: str = "") -> None:
         console.print(Text(line, style), soft_wrap=True)
 
-    done = len(grid.of("done"))
-    say(f"{done} of {len(grid.statuses)} cells done: {out}")
+    done, failed, stopped = grid.of("done"), grid.of("failed"), grid.of("stopped")
+    say(f"{len(done)} of {len(grid.statuses)} cells done: {out}")
     for status in failed:
         say(f"failed: {status.job.cell}: {status.why}; log: {status.job.log}", "bold red")
     if results is not None:
@@ -303,64 +281,17 @@ def run_grid(
         say(f"{len(stopped)} cells were stopped; give the same command again to go on", "yellow")
     if done:
         say(f"sasr report {out}")
-    if failed or stopped:
-        sys.exit(1 if failed else 130)
+    if failed:
+        sys.exit(1)
+    if stopped:
+        sys.exit(130)
 
 
-def _tell_and_save(grid: Grid, view: GridView, status: Status, results: Path) -> None:
+def _show_and_save(grid: Grid, view: GridView, status: Status, results: Path) -> None:
     """Save with every cell that is done: a machine that is taken away before the last one takes nothing along."""
     if status.state == "done":
-        _write(grid, results)
+        write_complete(grid, results)
     view.told(status)
-
-
-def _write(grid: Grid, results: Path) -> list[Path]:
-    """Each task and method whose cells are all done, as one file."""
-    unfinished = _unfinished(grid)
-    jobs = [own.job for own in grid.of("done") if own.job.cell.kind not in unfinished]
-    found = told_apart([from_run(job.folder) for job in jobs], [job.cell.id for job in jobs])
-    return [write_result(result, results) for result in found]
-
-
-def _unfinished(grid: Grid) -> dict[str, Cell]:
-    return {own.job.cell.kind: own.job.cell for own in grid.statuses.values() if own.state != "done"}
-
-
-def save_results(grid: Grid, results: Path, console: Console, save_stopped: bool) -> None:
-    """Write every result that is complete, and with `save_stopped` those that were stopped as far as they came."""
-    for path in _write(grid, results):
-        console.print(Text(f"saved: {path}"), soft_wrap=True)
-    for kind, cell in _unfinished(grid).items():
-        found = _so_far(grid, kind) if save_stopped else None
-        line = f"not saved: {cell.method.name} on {cell.task}, which is not complete"
-        if found is not None and (known := _steps_stored(results / found.file)) >= found.steps:
-            line = f"not saved: {found.steps:,} steps of {results / found.file}, which has {known:,}"
-        elif found is not None:
-            line = f"saved: {write_result(found, results)}, {found.steps:,} of {cell.steps:,} steps"
-        console.print(Text(line, "yellow"), soft_wrap=True)
-
-
-def _steps_stored(path: Path) -> int:
-    return read_result(path).steps if path.exists() else 0
-
-
-def _so_far(grid: Grid, kind: str) -> Result | None:
-    """What the cells of a kind have in common though some were stopped; None where one failed or has nothing yet."""
-    own = [status for status in grid.statuses.values() if status.job.cell.kind == kind]
-    if any(status.state not in ("done", "stopped") or not is_run(status.job.folder) for status in own):
-        return None
-    found = told_apart([from_run(status.job.folder) for status in own], [status.job.cell.id for status in own])
-    return cut_short(found[0]) if len(found) == 1 else None
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        console=console,
-        transient=True,
-    )
 
 
 def _as_interrupt(number: int, frame: FrameType | None) -> None:

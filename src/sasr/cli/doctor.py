@@ -56,7 +56,7 @@ def doctor(
     console.print(_diagnosis_table(task, preset, rollout, diagnosis))
     if diagnosis.is_signal and diagnosis.warning:
         # Not green: a kernel that tells states apart helps nobody where there is nothing to count.
-        console.print(Text.assemble(("signal, but no success", "bold yellow"), f": {diagnosis.warning}."))
+        console.print(Text.assemble(("signal, but no success seen", "bold yellow"), f": {diagnosis.warning}."))
         return
     if diagnosis.is_signal:
         console.print(f"[bold green]signal[/]: under [bold]{preset}[/] the shaped reward tells states apart here.")
@@ -67,7 +67,7 @@ def doctor(
     else:
         console.print("None of the settings tried helps: give the agent fewer or more telling features.")
     if diagnosis.warning:
-        console.print(Text.assemble(("no success", "bold yellow"), f": {diagnosis.warning}."))
+        console.print(Text.assemble(("no success seen", "bold yellow"), f": {diagnosis.warning}."))
     sys.exit(1)
 
 

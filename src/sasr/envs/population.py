@@ -29,7 +29,6 @@ from sasr.tasks.environment import Env, TaskLike, close_environment, make, resol
 
 PATIENCE = 60.0
 """Seconds after which an environment or a worker that does not answer is named."""
-_CHECK_SILENCE_EVERY = 1.0  # seconds
 
 # A round that is cheaper than this is stepped in this process: handing it over would cost as much.
 _CHEAP_ROUND = 200e-6
@@ -103,7 +102,8 @@ class InProcess:
         try:
             yield
         except Exception as error:
-            raise RunnerError(self._place, f"raised {type(error).__name__}: {error}") from error
+            text = f": {error}" if str(error) else ""
+            raise RunnerError(self._place, f"raised {type(error).__name__}{text}") from error
 
 
 class Population:
@@ -403,7 +403,7 @@ def _report_silence(reference: weakref.ref[Population]) -> None:
     last_request = 0
     since = time.monotonic()
     while True:
-        time.sleep(_CHECK_SILENCE_EVERY)
+        time.sleep(PATIENCE / 60)
         population = reference()
         if population is None or population.closed:
             return

@@ -80,14 +80,17 @@ def random_rollout(
     stacked = (
         {key: np.stack([s[key] for s in states]) for key in states[0]} if isinstance(obs, dict) else np.stack(states)
     )
+    terminations, truncations, successes = flags
     return RandomRollout(
-        flatten_observations(env.observation_space, stacked),
-        episodes,
-        rewarded,
-        rewards,
-        *flags,
-        "is_success" in keys,
-        numbers,
+        states=flatten_observations(env.observation_space, stacked),
+        episodes=episodes,
+        rewarded=rewarded,
+        rewards=rewards,
+        terminated=terminations,
+        truncated=truncations,
+        success=successes,
+        tells_success="is_success" in keys,
+        info=numbers,
     )
 
 

@@ -1,116 +1,257 @@
-"""What a cell will take: a look at its parts before anything starts, and a short trial for `--dry-run`."""
+"""What a run takes: its memory, from its parts before the first step, and its time, from a short trial of one seed."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import gymnasium as gym
+import torch
+from gymnasium.envs.registration import EnvSpec
 from torch import Tensor
 
 from sasr.api import complete
 from sasr.experience.replay import Replay
-from sasr.experiments.plan import Cell
-from sasr.logs.metrics import PeakMemory
+from sasr.experience.retained import OUTCOMES
+from sasr.experiments.plan import Cell, plain
 from sasr.settings import TrainConfig
+from sasr.shaping.presets import SasrConfig
+from sasr.shaping.sasr import SASR
+from sasr.tasks.catalogue import VARIANTS, find, full_id
+from sasr.tasks.environment import resolve
 from sasr.training.trainer import Trainer
 
 _OVERHEAD = 2**30  # of a process with torch, or of a context on a GPU
 _EVIDENCE = 1.25  # shapers keep some of the steps besides
 _TRIAL_CAPACITY = 10_000
-_LEAST = 20  # turns that a trial takes the time of
+_TRIAL_SECONDS = 0.3
+_SLOW = 0.5  # seconds of a turn that need no second one to warm up
+_SOME_STATES = 1_000
+_TURNS_WITHOUT_LEARNING = 30
+_SEED_ON_GPU = 0.065
+"""Share of one seed's time that each further seed adds on a GPU: 1,623 steps a second for one, 10,250 for ten
+(docs/engine.md, throughput-h200). On a CPU networks run one after the other, so each adds all of it."""
 
 
 class Footprint(NamedTuple):
-    """Memory of one seed, in bytes."""
+    """Memory of one seed of a kind of run, in bytes."""
 
     learned: int
     """Everything that is learned or counted, before the first step."""
     per_step: float
     """Of each step that the replay buffer keeps."""
-    kept: int
-    """Steps that it keeps."""
 
-    def of(self, seeds: int) -> int:
-        """Memory of a population, about."""
+    def of(self, cell: Cell) -> int:
+        """Memory of a cell, about."""
+        return int(_OVERHEAD + len(cell.seeds) * self._of_a_seed(cell))
+
+    def seeds_within(self, room: int, cell: Cell) -> int:
+        """How many seeds of a cell fit, at least one."""
+        return max(1, int((room - _OVERHEAD) / max(1.0, self._of_a_seed(cell))))
+
+    def _of_a_seed(self, cell: Cell) -> float:
         # Twice what is learned: gradients and what lies between layers.
-        return int(_OVERHEAD + seeds * (2 * self.learned + _EVIDENCE * self.per_step * self.kept))
-
-    def seeds_within(self, room: int) -> int:
-        """How many seeds fit, at least one."""
-        return max(1, int((room - _OVERHEAD) / max(1, self.of(1) - _OVERHEAD)))
+        return 2 * self.learned + _EVIDENCE * self.per_step * cell.config(device="cpu").steps_kept
 
 
-class Estimate(NamedTuple):
-    """What a cell will take, from a trial."""
+class Trial(NamedTuple):
+    """What one seed of a run was seen to take."""
 
-    seconds: float
-    bytes: int
+    footprint: Footprint
+    burn_in: int
+    """Steps at random that a run begins with."""
+    retained: int
+    """States that SASR had retained when it began."""
+    random_step: float
+    """Seconds of a step that is not learned from, such as the random ones that a run begins with."""
+    learning_step: float
+    """Seconds of a step that is learned from."""
+    evaluation_step: float
+    """Seconds of a step of an evaluation."""
+    device: str
+
+    def seconds(self, cell: Cell, *, final_episodes: int) -> float:
+        """How long a cell takes, with evaluations whose episodes last as long as the time limit allows."""
+        config = cell.config(device="cpu")
+        at_random = min(config.steps, self.burn_in)
+        episodes = final_episodes
+        if config.evaluation_period:
+            episodes += config.steps // config.evaluation_period * config.eval_episodes
+        seconds = self.random_step * at_random
+        seconds += self.learning_step * (config.steps - at_random)
+        seconds += self.evaluation_step * episodes * _time_limit(config)
+        further_seed = _SEED_ON_GPU if self.device.startswith("cuda") else 1.0
+        return seconds * (1.0 + further_seed * (len(cell.seeds) - 1))
+
+
+def kind_of_run(cell: Cell) -> str:
+    """The same for cells of which a step costs the same: one method on tasks of one simulator and with equal spaces."""
+    config = cell.config(device="cpu")
+    task: Any = full_id(cell.task)
+    if task in VARIANTS:
+        action = find(cell.task).action
+        variant = VARIANTS[task]
+        simulator = variant.entry_point.partition(":")[0]
+        task = [simulator, variant.observation, "discrete" if isinstance(action, int) else action]
+    content = [task, cell.task_settings, cell.method.content(), _states_in_trial(config)]
+    return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
 
 
 def examine(cell: Cell) -> Footprint:
     """Make one seed of a cell, on the CPU and without a first step: what can't work raises here, not hours later."""
     config = complete(cell.config(device="cpu", workers=0))
-    with Trainer(_smaller(config, seeds=config.seeds[:1], accelerate="eager")) as trainer:
-        saved = trainer.learner.save(replay=False)
-        learned = sum(_bytes(own) for part in saved.values() for own in part.values())
-        return Footprint(learned, _bytes_of_a_step(trainer), config.steps_kept)
+    with Trainer(_smaller(config, accelerate="eager")) as trainer:
+        return _footprint(trainer)
 
 
-def measure(cell: Cell, *, device: str, workers: int | None, final_episodes: int, seconds: float = 2.0) -> Estimate:
-    """Try a cell out for some seconds of learning and one evaluation."""
-    whole = complete(cell.config(device=device, workers=workers))
-    agent = whole.agent_config
-    if hasattr(agent, "burn_in"):
-        agent = dataclasses.replace(agent, burn_in=min(agent.burn_in, max(agent.batch_size, whole.environments)))
-    short = _smaller(whole, agent_config=agent)
-    with Trainer(short) as trainer:
-        memory = PeakMemory(trainer.device)
-        first, later = seconds_per_step(trainer, seconds)
-        began = time.monotonic()
-        evaluation = trainer.evaluate()
-        judging = (time.monotonic() - began) / evaluation.returns.shape[1]
-        peak = memory.bytes() or 0
-        peak += int(len(whole.seeds) * _bytes_of_a_step(trainer) * max(0, whole.steps_kept - short.steps_kept))
-    evaluations = whole.steps // whole.evaluation_period if whole.evaluation_period else 0
-    episodes = evaluations * whole.eval_episodes + final_episodes
-    random = min(whole.steps, int(getattr(whole.agent_config, "burn_in", 0)))
-    return Estimate(first * random + later * (whole.steps - random) + judging * episodes, peak)
+def try_out(cell: Cell, *, device: str, threads: int) -> Trial:
+    """Train one seed of a cell for a moment, with as much evidence as the run will have.
+
+    Args:
+        cell: What is to be run.
+        device: Where.
+        threads: Cores to compute with.
+    """
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        config = complete(cell.config(device=device, workers=0))
+        with Trainer(_smaller(config)) as trainer:
+            retained = _add_evidence(trainer, _states_in_trial(config))
+            footprint = _footprint(trainer)
+            random_step, learning_step = _seconds_of_steps(trainer)
+            evaluation_step = random_step + _seconds_of_acting(trainer)
+            return Trial(
+                footprint,
+                burn_in=int(getattr(config.agent_config, "burn_in", 0)),
+                retained=retained,
+                random_step=random_step,
+                learning_step=learning_step,
+                evaluation_step=evaluation_step,
+                device=str(trainer.device),
+            )
+    finally:
+        torch.set_num_threads(threads_before)
 
 
-def seconds_per_step(trainer: Trainer, seconds: float) -> tuple[float, float]:
-    """Of a random one, of which a run begins with many, and of one that is learned from."""
+def _states_in_trial(config: TrainConfig) -> int:
+    """States that the shaper has retained when a trial begins.
+
+    Exact sums take time in proportion to the retained states. A trial of theirs has as many as the run has halfway,
+    which is the mean over the run. Other sums take the same time for any number.
+    """
+    if config.shaper != "sasr":
+        return 0
+    shaper_config: SasrConfig = config.sasr_config()
+    if shaper_config.storage == "flags":
+        return 0  # they are in the replay buffer, which a trial has not filled
+    halfway = int(shaper_config.retention * config.steps / 2)
+    return halfway if shaper_config.estimator == "exact" else min(halfway, _SOME_STATES)
+
+
+def _add_evidence(trainer: Trainer, states: int) -> int:
+    """Let SASR retain so many random states, half of them as successes; how many it has then."""
+    shaper = trainer.shaper
+    if not isinstance(shaper, SASR):
+        return 0
+    generator = torch.Generator().manual_seed(0)
+    for number, start in enumerate(range(0, states, _SOME_STATES)):
+        count = min(_SOME_STATES, states - start)
+        rows = torch.randn((count, shaper.width), generator=generator)
+        shaper.evidence.observe(rows[None])
+        shaper.evidence.add(0, OUTCOMES[number % len(OUTCOMES)], rows)
+    return int(shaper.evidence.estimator.size.sum())
+
+
+def _time_limit(config: TrainConfig) -> int:
+    """Steps after which an episode ends; 1,000 where no limit is known."""
+    if config.max_episode_steps is not None:
+        return config.max_episode_steps
+    found = resolve(config.task)
+    if isinstance(found, str):
+        found = gym.spec(found)
+    known = found.max_episode_steps if isinstance(found, EnvSpec) else None
+    return known or 1_000
+
+
+def _seconds_of_steps(trainer: Trainer) -> tuple[float, float]:
+    """Of a step with a random action, and of one that is learned from."""
     loop = trainer.loop
-    # An agent that learns by rollouts does nothing in between: whole rollouts are taken.
-    rollout = int(getattr(getattr(trainer.learner, "agent", None), "steps_per_rollout", 0))
-    began = time.monotonic()
-    while loop.steps < trainer.learner.burn_in:
-        loop.turn()
-    at_random = (time.monotonic() - began) / max(1, loop.steps)
-    for _ in range(1 if rollout else 5):
-        loop.turn()
-    first, began, turns = loop.steps, time.monotonic(), 0
-    while True:
+    rollout = int(getattr(trainer.learner.agent, "steps_per_rollout", 0))
+    step_without_learning = _seconds_of_turns(trainer, lambda turns, seconds: turns >= _TURNS_WITHOUT_LEARNING)
+    _fill_replay(trainer)
+
+    # An agent that learns from rollouts does nothing in between: whole rollouts are taken.
+    turn_seconds = _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout + 1)
+    if turn_seconds < _SLOW:
+        _seconds_of_turns(trainer, lambda turns, seconds: True)
+    if rollout:
+        learning_step = _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout)
+    else:
+        # The actor learns at every second update.
+        enough = lambda turns, seconds: turns % 2 == 0 and seconds >= _TRIAL_SECONDS  # noqa: E731
+        learning_step = _seconds_of_turns(trainer, enough)
+    return step_without_learning, learning_step
+
+
+def _fill_replay(trainer: Trainer) -> None:
+    """Store the newest step again and again, until a batch can be sampled, and end the random steps."""
+    learner = trainer.learner
+    step = learner.unobserved
+    while step is not None and 0 < len(learner.experience) < learner.burn_in:
+        learner.store(step._replace(slot=None))
+    learner.burn_in = 0
+
+
+def _seconds_of_turns(trainer: Trainer, enough: Callable[[int, float], bool]) -> float:
+    """Of a step, over turns until they are enough: a function of their number and the seconds they took."""
+    loop, began = trainer.loop, time.monotonic()
+    first, turns = loop.steps, 0
+    while turns == 0 or not enough(turns, time.monotonic() - began):
         loop.turn()
         turns += 1
-        enough = turns >= _LEAST and time.monotonic() - began >= seconds
-        if loop.steps - first >= rollout if rollout else enough:
-            return at_random, (time.monotonic() - began) / (loop.steps - first)
+    return (time.monotonic() - began) / (loop.steps - first)
+
+
+def _seconds_of_acting(trainer: Trainer) -> float:
+    """Of an action in an evaluation, where several environments are acted in at once."""
+    obs = torch.from_numpy(trainer.loop.obs)[:, :1]
+    obs = obs.expand(obs.shape[0], trainer.config.eval_episodes, *obs.shape[2:])
+    trainer.learner.act_best(obs)
+    began = time.monotonic()
+    trainer.learner.act_best(obs)
+    return (time.monotonic() - began) / trainer.config.eval_episodes
+
+
+def _footprint(trainer: Trainer) -> Footprint:
+    saved = trainer.learner.save(replay=False)
+    learned = sum(_bytes(tensor) for part in saved.values() for tensor in part.values())
+    return Footprint(learned, _bytes_of_a_step(trainer))
 
 
 def _bytes_of_a_step(trainer: Trainer) -> float:
     """Of one seed's step in the replay buffer; 0 where there is none."""
-    replay = getattr(trainer.learner, "replay", None)
-    return (
-        sum(map(_bytes, replay.buffers())) / (replay.members * replay.capacity) if isinstance(replay, Replay) else 0.0
-    )
+    replay = trainer.learner.experience
+    if not isinstance(replay, Replay):
+        return 0.0
+    return sum(map(_bytes, replay.buffers())) / (replay.members * replay.capacity)
 
 
 def _smaller(config: TrainConfig, **changes: Any) -> TrainConfig:
-    """The same with a small replay buffer."""
-    batch = int(getattr(config.agent_config, "batch_size", 0))
+    """One seed of it with a small replay buffer, few random steps, and rollouts of one minibatch."""
+    agent = config.agent_config
+    batch = int(getattr(agent, "batch_size", 0))
+    if hasattr(agent, "burn_in"):
+        agent = dataclasses.replace(agent, burn_in=min(agent.burn_in, max(batch, config.environments)))
+    if hasattr(agent, "minibatches") and config.environments == 1:
+        agent = dataclasses.replace(agent, rollout=agent.rollout // agent.minibatches, minibatches=1)
     least = max(_TRIAL_CAPACITY, 2 * batch, 4 * config.environments)
-    return dataclasses.replace(config, capacity=min(config.capacity, least), **changes)
+    capacity = min(config.capacity, least)
+    return dataclasses.replace(config, seeds=config.seeds[:1], capacity=capacity, agent_config=agent, **changes)
 
 
 def _bytes(tensor: Any) -> int:

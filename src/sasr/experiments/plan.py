@@ -1,4 +1,4 @@
-"""What is to be run: cells of a task, a method, seeds and steps."""
+"""What is to be run: a plan of cells, each a task, a method, seeds and steps."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Cell:
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` gives the same cell back."""
         method = {"name": self.method.name, **self.method.content()}
-        found: dict[str, Any] = plain({**_fields(self), "method": method})
-        return found
+        data: dict[str, Any] = plain({**_fields(self), "method": method})
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Cell:
@@ -71,10 +71,9 @@ class Cell:
 
     def _digest(self, **more: Any) -> str:
         content = {"task": full_id(self.task), "steps": self.steps, **self.method.content(), **more}
-        # How often a run is saved does not change what comes out.
         if self.task_settings:
             content["task_settings"] = self.task_settings
-        content["settings"] = {name: own for name, own in self.method.settings.items() if name != "checkpoint_minutes"}
+        content["settings"] = {name: value for name, value in content["settings"].items() if name not in _INDIFFERENT}
         return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
 
 
@@ -87,10 +86,10 @@ class Plan:
     def __post_init__(self) -> None:
         if not self.cells:
             raise ValueError("this plan has no cells; give it tasks and methods")
-        seen: dict[tuple[str, int], Cell] = {}
+        first: dict[tuple[str, int], Cell] = {}
         for cell in self.cells:
             for seed in cell.seeds:
-                other = seen.setdefault((cell.kind, seed), cell)
+                other = first.setdefault((cell.kind, seed), cell)
                 if other is not cell:
                     raise DuplicateError(cell, other, seed)
 
@@ -103,11 +102,12 @@ class Plan:
         """
         parts: list[Cell] = []
         for cell in self.cells:
-            own = begun(cell)
-            there = {seed for part in own for seed in part.seeds}
-            left = tuple(seed for seed in cell.seeds if seed not in there)
-            more = _parts(replace(cell, seeds=left), max(1, most(cell))) if left else []
-            parts += sorted((*own, *more), key=lambda part: part.seeds) if own else more
+            of_cell = list(begun(cell))
+            begun_seeds = {seed for part in of_cell for seed in part.seeds}
+            left = tuple(seed for seed in cell.seeds if seed not in begun_seeds)
+            if left:
+                of_cell += _parts(replace(cell, seeds=left), max(1, most(cell)))
+            parts += sorted(of_cell, key=lambda part: cell.seeds.index(part.seeds[0]))
         return Plan(tuple(parts))
 
 
@@ -115,9 +115,9 @@ class DuplicateError(ValueError):
     """A run that a plan has twice."""
 
     def __init__(self, cell: Cell, other: Cell, seed: int) -> None:
-        again = (
-            f"as {other.method.name} and as {cell.method.name}" if other.method.name != cell.method.name else "twice"
-        )
+        again = "twice"
+        if other.method.name != cell.method.name:
+            again = f"as {other.method.name} and as {cell.method.name}"
         super().__init__(f"seed {seed} of {cell.method.name} on {cell.task} is in the plan {again}; drop one of them")
         self.cell, self.other = cell, other
 
@@ -128,7 +128,7 @@ def grid(
     *,
     seeds: int | Sequence[int] = 1,
     steps: int | None = None,
-    own: Mapping[str, Method] | None = None,
+    described: Mapping[str, Method] | None = None,
 ) -> list[Cell]:
     """A cell for each task and method.
 
@@ -140,13 +140,13 @@ def grid(
         methods: Methods, or their names.
         seeds: How many (0, 1, …), or the seeds themselves.
         steps: Environment steps of each seed; None is what suits the task.
-        own: Methods by name besides the built-in ones.
+        described: Methods by name besides the built-in ones.
     """
-    known = {**built_in_methods(), **(own or {})}
+    known = {**built_in_methods(), **(described or {})}
     numbers = numbered(seeds)
     if steps is not None and steps < 1:
         raise ValueError(f"steps = {steps} must be at least 1")
-    found = []
+    cells = []
     for task in tasks:
         resolve(task)  # raises with the closest name
         for method in methods:
@@ -155,33 +155,45 @@ def grid(
                     raise unknown_name("method", method, known)
                 method = known[method]
             length = default_steps(task) if steps is None else steps
-            found.append(Cell(task=task, method=method, seeds=numbers, steps=length))
-    return found
+            cells.append(Cell(task=task, method=method, seeds=numbers, steps=length))
+    return cells
 
 
 def changed(
-    cells: Iterable[Cell], *, agent: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
+    cells: Iterable[Cell],
+    *,
+    agent: Mapping[str, Any] | None = None,
+    shaper: Mapping[str, Any] | None = None,
+    task: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> list[Cell]:
-    """Cells whose methods have some settings of the agent or the run replaced."""
-    found = []
+    """Cells with some settings of the agent, the shaper, the task or the run replaced; all of them must have these."""
+    replaced = []
     for cell in cells:
-        method = replace(
-            cell.method,
-            agent_settings={**cell.method.agent_settings, **(agent or {})},
-            settings={**cell.method.settings, **(settings or {})},
-        )
-        found.append(replace(cell, method=method))
-    return found
+        try:
+            method = replace(
+                cell.method,
+                agent_settings={**cell.method.agent_settings, **(agent or {})},
+                shaper_settings={**cell.method.shaper_settings, **(shaper or {})},
+                settings={**cell.method.settings, **(settings or {})},
+            )
+            replaced.append(replace(cell, method=method, task_settings={**cell.task_settings, **(task or {})}))
+        except SettingError as error:
+            whose = cell.task if error.part == "task" else cell.method.name
+            raise ValueError(
+                f"{whose}: {error}; what not all methods have is set in a plan file, under [methods.NAME.set]"
+            ) from None
+    return replaced
 
 
 def numbered(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """The seeds that a count or a list stands for."""
-    found = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not found:
+    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not numbers:
         raise ValueError(f"seeds = {seeds!r} has no runs; give at least one")
-    if len(set(found)) < len(found):
-        raise ValueError(f"seeds = {seeds!r} has one twice; runs of one seed would be the same run")
-    return found
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"seeds = {seeds!r} has duplicates; runs of one seed would be the same run")
+    return numbers
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
@@ -203,10 +215,11 @@ def _parts(cell: Cell, most: int) -> list[Cell]:
 
 
 def _fields(cell: Cell) -> dict[str, Any]:
-    return {own.name: getattr(cell, own.name) for own in dataclasses.fields(cell)}
+    return {entry.name: getattr(cell, entry.name) for entry in dataclasses.fields(cell)}
 
 
-_CELLS_OWN = (
+_INDIFFERENT = ("checkpoint_minutes",)  # settings that do not change what comes out of a run
+_OF_THE_CELL = (
     "task",
     "task_settings",
     "agent",
@@ -219,7 +232,7 @@ _CELLS_OWN = (
     "agent_config",
     "shaper_config",
 )
-SETTINGS = tuple(own.name for own in dataclasses.fields(TrainConfig) if own.name not in _CELLS_OWN)
+SETTINGS = tuple(entry.name for entry in dataclasses.fields(TrainConfig) if entry.name not in _OF_THE_CELL)
 """Settings of a run that a plan may set besides: those that neither the grid nor the runner decides."""
 _PLAIN = ("sac", "sac_discrete")  # what the agent "auto" stands for
 
@@ -273,7 +286,8 @@ class Method:
         agent, agent_config = self.agent, None
         if self.agent_settings:
             agent = _agent_for(task, agent, **given)
-            agent_config = AGENTS[agent].settings(**self.agent_settings)
+            known = typed_settings("agent", [AGENTS[agent].config], self.agent_settings)
+            agent_config = AGENTS[agent].settings(**known)
         return TrainConfig(
             task=task,
             task_settings=given,
@@ -289,7 +303,7 @@ class Method:
 
     def content(self) -> dict[str, Any]:
         """What it is, whatever its name, as plain data."""
-        return {own.name: getattr(self, own.name) for own in dataclasses.fields(self) if own.name != "name"}
+        return {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self) if entry.name != "name"}
 
     def _shaper_config(self) -> Any:
         """Settings of the shaper; None where its defaults, or the preset's, are to be taken."""
@@ -305,15 +319,18 @@ class Method:
 def built_in_methods() -> dict[str, Method]:
     """The methods that a plan can name without saying more.
 
-    >>> [built_in_methods()[name].shaper for name in ("sasr", "sasr-authors", "sac", "td3")]
-    ['sasr', 'sasr', 'none', 'none']
+    >>> [built_in_methods()[name].shaper for name in ("sasr", "sasr-authors", "sac", "td3", "rnd-ppo")]
+    ['sasr', 'sasr', 'none', 'none', 'rnd']
     """
-    found = [Method(name="sasr", shaper="sasr")]
+    methods = [Method(name=name, shaper=name) for name in SHAPERS]
+    methods += [Method(name=name, agent="auto" if name == "sac" else name) for name in AGENTS]
     for preset in ("paper", "authors"):
-        found.append(Method(name=f"sasr-{preset}", agent="sac-paper", shaper="sasr", preset=preset))
-    found += [Method(name=name, shaper=name) for name in SHAPERS if name != "sasr"]
-    found += [Method(name=name, agent="auto" if name == "sac" else name) for name in AGENTS]
-    return {method.name: method for method in found}
+        methods.append(Method(name=f"sasr-{preset}", agent="sac-paper", shaper="sasr", preset=preset))
+    methods.append(Method(name="noisynet", agent="sac", agent_settings={"exploration": "noisy"}))
+    for shaper in ("rnd", "drnd"):  # as published: a value head for the bonus alone
+        separate = {"separate_stream": True}
+        methods.append(Method(name=f"{shaper}-ppo", agent="ppo", shaper=shaper, shaper_settings=separate))
+    return {method.name: method for method in methods}
 
 
 @lru_cache(maxsize=256)
@@ -322,7 +339,7 @@ def _agent_for(task: str, agent: str, **task_settings: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON can say."""
+    """A value as JSON has it."""
     if isinstance(value, LinearSchedule):
         ends = [value.start, value.end]
         return ends if value.steps == WHOLE_RUN else [*ends, value.steps]

@@ -110,8 +110,12 @@ class OnRay:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for reports to Ray's makers
         try:
             ray.init(address=self.address or "local", log_to_driver=False, logging_level="ERROR", **here)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            raise ConnectionError(_nobody(str(self.address), str(error).splitlines()[0])) from None
+        except Exception as error:  # Ray raises no narrower class where a node does not start in time
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if here:
+                message = f"Ray did not start on this machine ({reason}); try again, or leave --on ray out"
+                raise ConnectionError(message) from error
+            raise ConnectionError(_nobody(str(self.address), reason)) from None
         self._started = True
         place = ray.util.get_node_ip_address()
         if here and place not in _LOOPBACK:

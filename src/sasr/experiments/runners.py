@@ -206,7 +206,7 @@ class Resources:
     population: int | None
     rooms: Sequence[Room]
 
-    def most_seeds(self, plan: Plan, needs: Mapping[str, Footprint]) -> Callable[[Cell], int]:
+    def most_seeds(self, plan: Plan, footprints: Mapping[str, Footprint]) -> Callable[[Cell], int]:
         """How many seeds of a cell one process takes."""
         if self.population or self.on == "ray":
             return lambda cell: self.population or len(cell.seeds)
@@ -220,8 +220,8 @@ class Resources:
 
         def most(cell: Cell) -> int:
             share = math.ceil(len(cell.seeds) / processes)
-            if cell.kind in needs:
-                share = min(share, needs[cell.kind].seeds_within(room))
+            if cell.kind in footprints:
+                share = min(share, footprints[cell.kind].seeds_within(room, cell))
             return share
 
         return most
@@ -237,6 +237,11 @@ class Resources:
         if at_once == 1:
             return Share(1, threads, None)
         return Share(at_once, threads, 0 if threads == 1 else threads)
+
+    def threads_of(self, cells: Sequence[Cell]) -> int:
+        """The cores that each process is going to compute with, as far as that is known before cells are split."""
+        most = self.population or 1
+        return self.shared(sum(math.ceil(len(cell.seeds) / most) for cell in cells)).threads
 
     def _slots(self) -> int:
         """Cells at a time, where there are enough of them."""

@@ -114,7 +114,7 @@ def diagnose(
     if rollout is not None:
         about_rollout = {"explained": probes[0].explained(rollout), "warning": _warning(rollout, config.reward_above)}
     reliability = float(np.mean([probe.reliability() for probe in probes]))
-    figures = {
+    figures: dict[str, Any] = {
         "lonely": float((exact < LONELY).float().mean()),
         "rank_correlation": rank_correlation(estimated.numpy(), exact.numpy()),
         "signal_to_noise": max(0.0, reliability) / max(1e-9, 1.0 - reliability),

@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from sasr.tasks.environment import resolve
+from sasr.tasks.environment import TaskLike, resolve
 
 DECIDED_ELSEWHERE = ("render_mode", "max_episode_steps", "profile", "game")
 """Arguments that are no settings: a flag has them, or the task's name stands for them."""
@@ -18,7 +18,7 @@ SCALAR = bool | int | float | None | str
 """What a setting of a task can be; the type of an argument that does not say its own."""
 
 
-def setting_types(task: str) -> dict[str, Any] | None:
+def setting_types(task: TaskLike) -> dict[str, Any] | None:
     """The type of each setting that a task has; None where its constructor takes arguments of any name.
 
     >>> setting_types("MountainCar")
@@ -39,11 +39,14 @@ def setting_types(task: str) -> dict[str, Any] | None:
     return types if _is_ours(constructor) else None
 
 
-def _constructor(task: str) -> Callable[..., Any]:
+def _constructor(task: TaskLike) -> Callable[..., Any]:
     """The class of a task, or the function that makes it."""
     found = resolve(task)
-    spec = found if isinstance(found, EnvSpec) else gym.spec(str(found))
-    entry_point = spec.entry_point
+    if isinstance(found, str):
+        found = gym.spec(found)
+    if not isinstance(found, EnvSpec):
+        return found
+    entry_point = found.entry_point
     if isinstance(entry_point, str):
         return load_env_creator(entry_point)
     assert entry_point is not None
@@ -61,7 +64,7 @@ def _parts(constructor: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
         if _is_ours(constructor) and not _is_ours(base):
             return
         if "__init__" in vars(base) and base is not object:
-            yield base.__init__
+            yield vars(base)["__init__"]
 
 
 def _is_ours(constructor: Callable[..., Any]) -> bool:

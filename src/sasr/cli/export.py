@@ -1,0 +1,38 @@
+"""`sasr export`: a run as others can use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from sasr.sharing import check_hub, export_run, push_to_hub
+from sasr.terminal import Terminal
+
+
+def export(
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    *,
+    to: Path,
+    push_to_hub_as: Annotated[str, tyro.conf.arg(name="push-to-hub", metavar="OWNER/MODEL")] = "",
+    private: bool = False,
+) -> None:
+    """Write a run's policy with a model card into a folder that can be shared and loaded.
+
+    Args:
+        run: Folder of the run.
+        to: The new folder.
+        push_to_hub_as: Upload it to the Hugging Face Hub under this name, too.
+        private: Where the model is new on the hub, only you can see it.
+    """
+    if private and not push_to_hub_as:
+        raise ValueError("--private is about the hub; add --push-to-hub OWNER/MODEL, or leave it out")
+    if push_to_hub_as:
+        check_hub(push_to_hub_as)  # before the work, not after it
+    console = Terminal()
+    places = [str(export_run(run, to))]
+    if push_to_hub_as:
+        places.append(push_to_hub(to, push_to_hub_as, private=private))
+    for place in places:
+        console.print(place, highlight=False, markup=False, soft_wrap=True)
