@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -22,6 +23,7 @@ from sasr.report.figures import (
     draw_reference,
     dress,
     grid,
+    last_step,
     legend,
     style,
     visit_density,
@@ -43,7 +45,7 @@ def over_authors(methods: Mapping[str, Sequence[SeedResult]], authors: Mapping[s
     Further panels have returns in training, which is what the authors logged, of the methods that stored them, and all
     that the authors logged where theirs go on for much longer. Authors' curves of methods that are not ours are grey.
     """
-    end = max((seed.steps[-1] for seeds in methods.values() for seed in seeds if seed.steps), default=0)
+    end = last_step(methods)
     their_end = max((float(curve.steps[-1]) for curve in authors.values()), default=0.0)
     panels: list[tuple[str, Mapping[str, Sequence[SeedResult]], float]] = [(title, methods, float(end))]
     if trained := in_training(methods):
@@ -72,7 +74,7 @@ def in_training(methods: Mapping[str, Sequence[SeedResult]]) -> dict[str, list[S
 def ablation(panels: Panels, reference: Mapping[str, Mapping[str, Reference]]) -> Any:
     """A panel for each task with a line for each variant; the authors' curves are dashed and end where ours do."""
     figure, axes = grid(len(panels), len(panels))
-    variants = list(dict.fromkeys(variant for methods in panels.values() for variant in methods))
+    variants = list(dict.fromkeys(chain.from_iterable(panels.values())))
     for (task, methods), panel in zip(panels.items(), axes, strict=True):
         for variant, seeds in methods.items():
             drawn = style(variants.index(variant))
@@ -107,7 +109,7 @@ def chances(panels: Mapping[str, Mapping[str, Estimate]]) -> Any:
     """
     from matplotlib.lines import Line2D
 
-    tasks = list(dict.fromkeys(task for estimates in panels.values() for task in estimates))[::-1]
+    tasks = list(dict.fromkeys(chain.from_iterable(panels.values())))[::-1]
     figure, axes = grid(len(panels), len(panels), width=3.6, height=0.5 + 0.26 * len(tasks))
     for panel, (title, estimates) in zip(axes, panels.items(), strict=True):
         panel.axvline(0.5, color=_GREY, linewidth=1.0, linestyle=DASHED)
