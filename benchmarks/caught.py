@@ -19,7 +19,8 @@ from rich.progress import track
 
 from sasr import cli
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Outcome(NamedTuple):

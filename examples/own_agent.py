@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
 import torch
 import tyro
+from gymnasium.spaces.utils import flatdim
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss, softplus
 
 from sasr import SASR, Batch, Host, Transition
+
+Array = NDArray[Any]
 
 
 @dataclass
@@ -71,7 +76,7 @@ class ReplayBuffer:
         self.action = torch.zeros(capacity, action_width)
         self.reward, self.terminated = torch.zeros(capacity), torch.zeros(capacity, dtype=torch.bool)
 
-    def add(self, obs, action, reward: float, next_obs, terminated: bool) -> None:
+    def add(self, obs: Array, action: Array, reward: float, next_obs: Array, terminated: bool) -> None:
         for store, value in zip(self.fields(), (obs, action, reward, next_obs, terminated), strict=True):
             store[self.size] = torch.as_tensor(value)
         self.size += 1
@@ -90,7 +95,7 @@ def main(args: Args) -> list[float]:
     torch.set_num_threads(1)
     env = gym.make(args.task)
     env.action_space.seed(args.seed)
-    obs_width, action_width = env.observation_space.shape[0], env.action_space.shape[0]
+    obs_width, action_width = flatdim(env.observation_space), flatdim(env.action_space)
 
     actor = Actor(obs_width, action_width, args.hidden)
     critics, targets = [[mlp(obs_width + action_width, 1, args.hidden, norm=True) for _ in range(2)] for _ in range(2)]
@@ -117,7 +122,7 @@ def main(args: Args) -> list[float]:
             with torch.no_grad():
                 action = actor.sample(torch.as_tensor(obs))[0].numpy()
         next_obs, reward, terminated, truncated, info = env.step(action)
-        buffer.add(obs, action, reward, next_obs, terminated)
+        buffer.add(obs, action, float(reward), next_obs, terminated)
         shaper.observe(transition(obs, action, reward, next_obs, terminated, truncated, info))  # SASR: 2. every step
         obs, episode_return = next_obs, episode_return + float(reward)
         if terminated or truncated:
@@ -149,11 +154,19 @@ def main(args: Args) -> list[float]:
     return returns
 
 
-def transition(obs, action, reward, next_obs, terminated, truncated, info) -> Transition:
+def transition(
+    obs: Array,
+    action: Array,
+    reward: SupportsFloat,
+    next_obs: Array,
+    terminated: bool,
+    truncated: bool,
+    info: dict[str, Any],
+) -> Transition:
     """One step as the shaper takes it: (seeds, environments, …), here one of each."""
     parts = (obs, action, np.float32(reward), next_obs, terminated, truncated)
     success = torch.tensor([[bool(info.get("is_success", False))]])
-    return Transition(*(torch.as_tensor(part)[None, None] for part in parts), success=success)
+    return Transition(*(torch.as_tensor(part)[None, None] for part in parts))._replace(success=success)
 
 
 def optimise(adam: torch.optim.Adam, loss: Tensor) -> None:

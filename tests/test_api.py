@@ -361,7 +361,7 @@ def corridor() -> gym.Env:
 
 
 def train_on(task: Any, out: Path, **changes: Any) -> sasr.Run:
-    plain = {"agent": TINY, "steps": 60, "eval_every": 30, "eval_episodes": 2, "workers": 0}
+    plain: dict[str, Any] = {"agent": TINY, "steps": 60, "eval_every": 30, "eval_episodes": 2, "workers": 0}
     return sasr.train(task, out=out, progress=False, events=False, **(plain | changes))
 
 
@@ -383,7 +383,8 @@ def test_an_object_trains_as_the_function_does_and_is_given_again_to_go_on(
         return bool(observation[0] >= 8.0)
 
     sparse_env = sparse(gym.wrappers.TimeLimit(Corridor(), 20), near)
-    task = {"lambda": lambda: corridor(), "environment": corridor(), "sparse": sparse_env}[kind]
+    tasks: dict[str, Any] = {"lambda": lambda: corridor(), "environment": corridor(), "sparse": sparse_env}
+    task = tasks[kind]
     run = train_on(task, tmp_path / "run", seeds=2, workers=workers)
     assert told(run) == told(train_on(corridor, tmp_path / "named", seeds=2))
     assert run.config.task.endswith("()")

@@ -64,20 +64,21 @@ def test_links_and_pictures_exist(page: Path) -> None:
 
 @pytest.fixture
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a page trains is trained for some hundred steps with tiny networks."""
+    """What a page trains is trained for 120 steps with tiny networks."""
     complete = api.complete
 
-    def small(config: TrainConfig) -> TrainConfig:
-        full = complete(config)
+    def small(*given: Any) -> TrainConfig:
+        full = complete(*given)
         agent = dataclasses.replace(full.agent_config, hidden=(8, 8), burn_in=100, batch_size=16)
-        steps = min(full.steps, 300 if full.task == "Pendulum-v1" else 200)
-        return dataclasses.replace(full, agent_config=agent, steps=steps, eval_every=steps, eval_episodes=1, workers=0)
+        return dataclasses.replace(full, agent_config=agent, steps=120, eval_every=120, eval_episodes=1, workers=0)
 
     monkeypatch.setattr(api, "complete", small)
     for kind, steps in ((OffPolicyAlgorithm, 120), (OnPolicyAlgorithm, 1)):
         learn = kind.learn
 
-        def learn_shortly(self: Any, total_timesteps: int, *rest: Any, learn=learn, steps=steps, **named: Any) -> Any:
+        def learn_shortly(
+            self: Any, total_timesteps: int, *rest: Any, learn: Any = learn, steps: int = steps, **named: Any
+        ) -> Any:
             return learn(self, min(total_timesteps, steps), *rest, **named)
 
         monkeypatch.setattr(kind, "learn", learn_shortly)
@@ -117,9 +118,11 @@ def no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = {
         "train": ("start", "Run"),
         "evaluate": ("load_policy",),
-        "compare": ("examine_all",),
+        "export": ("export_run", "check_hub"),
+        "compare": ("for_each_kind",),
         "report": ("collect",),
-        "doctor": ("make",),
+        "doctor": ("visited",),
+        "tune": ("complete",),
     }
     for module, functions in work.items():
         for function in functions:
@@ -247,7 +250,7 @@ def test_the_first_guide_leads_from_an_empty_folder_to_a_report_of_two_methods(t
     own = "--jobs 2 --final-episodes 2 --set agent.burn_in=200 --set agent.hidden=8,8"
     (tmp_path / "my_task.py").write_text(blocks(GUIDE, "python")[0])
     environment = os.environ | {"PYTHONPATH": str(Path(sasr.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    commands = [words[3:] for words in command_lines(GUIDE) if words[:3] == ["python", "-m", "sasr"]]
+    commands = [words[1:] for words in command_lines(GUIDE) if words[0] == "sasr"]
     assert [words[0] for words in commands] == ["doctor", "compare", "report"]
     for words in commands:
         for flag, value in shorter.items():

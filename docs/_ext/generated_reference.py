@@ -24,14 +24,14 @@ from sasr.shaping.registry import SHAPERS
 WIDTH = "88"  # of the help's boxes, in characters
 
 
-class CommandHelp(Directive):
-    """`{command-help} train`: what `sasr train --help` prints."""
-
-    required_arguments = 1
+class CommandHelps(Directive):
+    """`{command-helps}`: a section for every command, with what its `--help` prints."""
 
     def run(self) -> list[nodes.Node]:
-        """One block of plain text."""
-        return [nodes.literal_block(text=command_help(self.arguments[0]), language="text")]
+        """One section for each command."""
+        return [
+            section(f"sasr {name}", nodes.literal_block(text=command_help(name), language="text")) for name in COMMANDS
+        ]
 
 
 class CommandTable(Directive):
@@ -43,21 +43,46 @@ class CommandTable(Directive):
         return [table(("command", "what it does"), [*commands, *OPTIONS.items()])]
 
 
-class SettingsTable(Directive):
-    """`{settings-table} sac`: every field of an agent's, a shaper's or a run's settings, with the text under it."""
+class SettingsTables(Directive):
+    """`{settings-tables} agents`: every field of some settings, with the text under it, a section for each kind.
+
+    The argument is `run`, `agents` or `shapers`.
+    """
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """One table."""
-        config = settings_named(self.arguments[0])
-        kind = config if isinstance(config, type) else type(config)
-        meaning, types = meanings(kind), field_types(kind)
-        rows = [
-            (field.name, type_name(types[field.name]), default_of(config, field), meaning.get(field.name, ""))
-            for field in dataclasses.fields(kind)
-        ]
-        return [table(("setting", "type", "default", "meaning"), rows)]
+        """One section for each kind of settings; those of a run are one table."""
+        kinds = {
+            "run": {"run": TrainConfig},
+            "agents": {name: agent.settings() for name, agent in AGENTS.items()},
+            "shapers": {name: shaper_settings(name) for name in SHAPERS},
+        }[self.arguments[0]]
+        tables = {name: settings_table(config) for name, config in kinds.items()}
+        return [tables["run"]] if "run" in tables else [section(name, found) for name, found in tables.items()]
+
+
+def settings_table(config: Any) -> nodes.table:
+    """Every field of a dataclass, or of a class of one: name, type, default, meaning."""
+    kind = config if isinstance(config, type) else type(config)
+    meaning, types = meanings(kind), field_types(kind)
+    rows = [
+        (field.name, type_name(types[field.name]), default_of(config, field), meaning.get(field.name, ""))
+        for field in dataclasses.fields(kind)
+    ]
+    return table(("setting", "type", "default", "meaning"), rows)
+
+
+def shaper_settings(name: str) -> Any:
+    """A shaper's defaults; SASR's are those of the preset `auto`."""
+    return preset_config("auto") if name == "sasr" else SHAPERS[name].config()
+
+
+def section(title: str, content: nodes.Node) -> nodes.section:
+    """A section with a title that links can lead to."""
+    found = nodes.section("", nodes.title(text=title), content, names=[nodes.fully_normalize_name(title)])
+    found["ids"] = [nodes.make_id(title)]
+    return found
 
 
 def command_help(name: str) -> str:
@@ -67,16 +92,6 @@ def command_help(name: str) -> str:
     with plain, contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         tyro.cli(COMMANDS[name].load(), args=["--help"], prog=f"sasr {name}")
     return printed.getvalue().strip()
-
-
-def settings_named(name: str) -> Any:
-    """The settings that go by a name: `run`, an agent, a shaper, or SASR with a preset as `sasr-paper`."""
-    if name == "run":
-        return TrainConfig
-    if name in AGENTS:
-        return AGENTS[name].settings()
-    shaper, _, preset = name.partition("-")
-    return preset_config(preset or "auto") if shaper == "sasr" else SHAPERS[name].config()
 
 
 def default_of(config: Any, field: dataclasses.Field[Any]) -> str:
@@ -128,7 +143,7 @@ def _environment(**values: str) -> Iterator[None]:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Tell Sphinx the directives."""
-    app.add_directive("command-help", CommandHelp)
+    app.add_directive("command-helps", CommandHelps)
     app.add_directive("command-table", CommandTable)
-    app.add_directive("settings-table", SettingsTable)
+    app.add_directive("settings-tables", SettingsTables)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -78,7 +78,8 @@ def test_a_whole_round_of_learning_equals_a_plain_single_member_reference(
             for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
                 torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
         if actions is CONTINUOUS:
-            torch.testing.assert_close(agent.policy.log_std[p], own.log_std, rtol=0, atol=1e-5)
+            policy: Any = agent.policy
+            torch.testing.assert_close(policy.log_std[p], own.log_std, rtol=0, atol=1e-5)
             assert own.log_std.abs().min() > 1e-4  # or nothing was learned
 
 

@@ -52,7 +52,8 @@ def test_the_best_actions_are_without_noise_and_draw_nothing() -> None:
 
 def test_noise_is_drawn_anew_for_each_update_and_its_size_is_learned() -> None:
     agent = make_agent((0, 1), NOISY)
-    layer: Any = agent.actor.net.noisy[0]
+    noisy: Any = agent.actor.net.noisy
+    layer = noisy[0]
     seen = set()
     for t in range(4):
         batch, bonus = make_data(2, t)

@@ -239,6 +239,7 @@ def test_released_slots_are_exactly_those_that_change() -> None:
         gone = {*released[0].tolist(), *stored.slot[0].tolist()}
         others = [slot for slot in range(replay.capacity) if slot not in gone]
         assert torch.equal(replay.obs.flatten(0, 2)[others], before[others])
+    assert stored.slot is not None
     assert not set(released[0].tolist()) & set(stored.slot[0].tolist())
 
 

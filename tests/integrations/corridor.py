@@ -30,7 +30,9 @@ POLICIES = {"dict": "MultiInputPolicy", "image": "CnnPolicy"}
 class Corridor(gym.Env):
     """Walk right to be rewarded with 1 and end; give up after 20 steps, with `consolation`."""
 
-    def __init__(self, kind: str = "box", discrete: bool = False, length: float = 3.0, consolation: float = 0.0):
+    def __init__(
+        self, kind: str = "box", discrete: bool = False, length: float = 3.0, consolation: float = 0.0
+    ) -> None:
         self.kind, self.discrete, self.length, self.consolation = kind, discrete, length, consolation
         self.observation_space = SPACES[kind]
         self.action_space = gym.spaces.Discrete(2) if discrete else gym.spaces.Box(-1, 1, (1,), np.float32)

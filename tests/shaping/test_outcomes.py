@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -47,7 +48,7 @@ class Costly(gym.Wrapper):
         super().__init__(gym.make("CartPole-v1"))
         self.tells = tells
 
-    def step(self, action):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         observation, _, terminated, truncated, info = super().step(action)
         info = {"is_success": False} if self.tells else {"angle": float(observation[2])}
         return observation, float(terminated) - 1.0, terminated, truncated, info

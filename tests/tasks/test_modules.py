@@ -91,10 +91,10 @@ def test_a_folder_called_like_a_plugin_is_not_imported(own_module: Callable[[str
 
 
 @pytest.mark.parametrize("task", ["os:abort", "shutil:rmtree", "gymnasium:make", "sasr.tasks.environment:sparse"])
-def test_a_run_folder_may_not_have_a_function_called_unasked(task):
+def test_a_run_folder_may_not_have_a_function_called_unasked(task: str) -> None:
     with pytest.raises(ForeignModuleError, match=f"a function.*--allow-import {task.partition(':')[0]}"):
         import_of_run(task)
 
 
-def test_a_run_folder_may_name_the_class_of_an_installed_environment():
+def test_a_run_folder_may_name_the_class_of_an_installed_environment() -> None:
     import_of_run("gymnasium.envs.classic_control.pendulum:PendulumEnv")

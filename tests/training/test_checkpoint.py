@@ -130,9 +130,14 @@ def flip(path: Path) -> None:
     path.write_bytes(words)
 
 
-def make_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
+def replace_by(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    """A function that makes something else where a file was."""
+
+    def replace(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return replace
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -140,12 +145,12 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "cut": lambda path: os.truncate(path, path.stat().st_size - 1),
     "empty": lambda path: os.truncate(path, 0),
     "missing": Path.unlink,
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a folder": replace_by(Path.mkdir),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b" "),
     "pickle": lambda path: path.write_bytes(pickle.dumps({"weight": 1})),
     "a link": lambda path: path.symlink_to(path.rename(path.with_suffix(".elsewhere"))),
-    "a pipe": make_pipe,
-    "a device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+    "a pipe": replace_by(os.mkfifo),
+    "a device": replace_by(lambda path: path.symlink_to("/dev/zero")),
 }
 
 

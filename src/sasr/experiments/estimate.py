@@ -180,7 +180,6 @@ def _time_limit(config: TrainConfig) -> int:
 
 def _seconds_of_steps(trainer: Trainer) -> tuple[float, float]:
     """Of a step with a random action, and of one that is learned from."""
-    loop = trainer.loop
     rollout = int(getattr(trainer.learner.agent, "steps_per_rollout", 0))
     step_without_learning = _seconds_of_turns(trainer, lambda turns, seconds: turns >= _TURNS_WITHOUT_LEARNING)
     _fill_replay(trainer)

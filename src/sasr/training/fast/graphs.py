@@ -52,7 +52,7 @@ class Captured(Generic[T]):
         self.graphs.clear()
 
     def _eagerly(self, given: tuple[Any, ...], inputs: tuple[Tensor, ...]) -> T:
-        side, current = torch.cuda.Stream(), torch.cuda.current_stream()  # type: ignore[no-untyped-call]
+        side, current = torch.cuda.Stream(), torch.cuda.current_stream()
         side.wait_stream(current)
         with torch.cuda.stream(side):
             result = self.function(*given, *inputs)
@@ -106,7 +106,7 @@ class Crossing:
             leaving.append(self.staged[span].view(tensor.dtype).view(tensor.shape).numpy())
             arrived.append(self.device[span].view(tensor.dtype).view(tensor.shape))
         self.leaving, self.arrived = leaving, tuple(arrived)
-        self.left = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self.left = torch.cuda.Event()
 
     def send(self, inputs: tuple[Tensor, ...]) -> None:
         """Put these in the place of what was sent before."""
@@ -131,7 +131,7 @@ class SideStream:
         def begun(*inputs: Any) -> T:
             if not torch.cuda.is_current_stream_capturing():
                 return function(*inputs)
-            self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            self.stream = torch.cuda.Stream()
             self.stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self.stream):
                 return function(*inputs)
