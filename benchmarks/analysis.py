@@ -201,7 +201,7 @@ def main(settings: Settings) -> None:
         visits = count_visits(states, period=settings.period, names=names, bins=40, bounds=bounds, **facts)
         print(write_analysis(visits, settings.out / f"{stem}-visits.json"))
     if saved.folder.config.shaper == "sasr":
-        name = settings.name or (axes[settings.feature] if axes else f"observation[{settings.feature}]")
+        name = settings.name or dict(enumerate(axes)).get(settings.feature, f"observation[{settings.feature}]")
         along = bin_stages(stages_of(saved, settings), name=name, **facts)
         print(write_analysis(along, settings.out / f"{stem}-along-{re.sub(r'[^a-z0-9]+', '-', name.lower())}.json"))
 

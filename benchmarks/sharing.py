@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
-from sasr.envs.population import cores
+from sasr.envs.worker_pool import cores
 from sasr.training import TrainConfig, Trainer
 
 BURN_IN = 1_000

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 from pages.analysis import Along, Analysis
@@ -119,7 +120,7 @@ def _overview(rows: Mapping[str, list[Row]]) -> Table:
         title="Final return",
         columns=("task", "method", "mean ± s.e.", "IQM [95 %]", "seeds", "steps"),
         rows=tuple(lines),
-        notes=marks_explained([row for lot in rows.values() for row in lot], "the task's page says in what"),
+        notes=marks_explained(list(chain.from_iterable(rows.values())), "the task's page says in what"),
     )
 
 
@@ -199,7 +200,8 @@ def _plan(store: Store, name: str) -> Makers:
     order = list(methods_of(plan))
     names = order + [method for method in group.methods if method not in order]
     both = Collection([*group.results, *(result for result in store.main.results if result.method in order)])
-    tasks = [task for task in dict.fromkeys(cell.task for cell in plan.cells) if task in group.tasks]
+    planned = dict.fromkeys(cell.task for cell in plan.cells)
+    tasks = [task for task in planned if task in group.tasks]
     tasks += [task for task in group.tasks if task not in tasks]
     blocks: Makers = {}
     for task in tasks:
@@ -216,8 +218,10 @@ def _plan(store: Store, name: str) -> Makers:
 def _changes(results: Mapping[str, Result], base: str) -> Seeds:
     """Curves of the base beside those of each other method, where both have any."""
     curves = _curves(results)
+    if base not in curves:
+        return {}
     others = [method for method in curves if method != base]
-    return {method: {base: curves[base], method: curves[method]} for method in others if base in curves}
+    return {method: {base: curves[base], method: curves[method]} for method in others}
 
 
 def _changes_picture(name: str, base: str, pairs: Seeds) -> Block:
@@ -235,7 +239,10 @@ def _with_shared_runs(groups: Mapping[str, Collection]) -> dict[str, Collection]
 
     All six start from the paper's own settings, so that these need to be run but once.
     """
-    return {name: Collection([*group.results, *_run_elsewhere(name, groups)]) for name, group in groups.items()}
+    completed = {}
+    for name, group in groups.items():
+        completed[name] = Collection([*group.results, *_run_elsewhere(name, groups)])
+    return completed
 
 
 def _run_elsewhere(name: str, groups: Mapping[str, Collection]) -> list[Result]:
@@ -311,8 +318,11 @@ def _with_paper(final: Table, paper: Mapping[str, Any]) -> Table:
 def _costs(store: Store) -> Makers:
     """The paper's three cost tables, with our rows above theirs where a suite has been run."""
     hours: Figures = store.paper.get("hours", {})
-    shares = {task: {name: value / row["sac"] for name, value in row.items()} for task, row in hours.items()}
-    time, memory = store.paper.get("time", {}), store.paper.get("memory", {})
+    shares = {}
+    for task, row in hours.items():
+        shares[task] = {name: value / row["sac"] for name, value in row.items()}
+    time = store.paper.get("time", {})
+    memory = store.paper.get("memory", {})
     title = "Training time of a step with random Fourier features and with exact kernel sums, sac = 1"
     blocks: Makers = {
         "table: cost time": partial(_beside, "Training time of a step, sasr = 1", store, "cost", "time", "sasr", time),
@@ -343,12 +353,14 @@ def _beside(title: str, store: Store, suite: str, what: str, base: str, paper: F
         for row in costs.rows:
             ours[str(row[0].value)] = dict(zip(("", *costs.columns[1:]), row, strict=True))
     rows = []
-    for task in [*ours, *(task for task in paper if task not in ours)]:
+    for task in dict.fromkeys([*ours, *paper]):
         if task in ours:
             mark = ours[task][""].mark
-            rows.append((Entry(task, mark=mark), *(ours[task].get(name, Entry()) for name in order)))
+            measured_row = [ours[task].get(name, Entry()) for name in order]
+            rows.append((Entry(task, mark=mark), *measured_row))
         if task in paper:
-            rows.append((Entry(f"{task}, paper"), *(Entry(paper[task].get(name, math.nan)) for name in order)))
+            paper_row = [Entry(paper[task].get(name, math.nan)) for name in order]
+            rows.append((Entry(f"{task}, paper"), *paper_row))
     return Block(Table(title=title, columns=("task", *order), rows=tuple(rows), notes=notes).to_markdown())
 
 
@@ -374,10 +386,18 @@ def _analysis(name: str, analysis: Analysis) -> Block:
 
 def _curves(results: Mapping[str, Result]) -> dict[str, list[SeedResult]]:
     """Seeds that have a curve, of methods that have such a seed."""
-    curves = {method: [seed for seed in result.seeds if seed.steps] for method, result in results.items()}
-    return {method: seeds for method, seeds in curves.items() if seeds}
+    curves = {}
+    for method, result in results.items():
+        seeds = [seed for seed in result.seeds if seed.steps]
+        if seeds:
+            curves[method] = seeds
+    return curves
 
 
 def _drawn(methods: Mapping[str, Sequence[SeedResult]]) -> list[Any]:
     """What a digest of learning curves is taken of."""
-    return [[name, [[seed.steps, seed.returns] for seed in seeds]] for name, seeds in methods.items()]
+    drawn = []
+    for name, seeds in methods.items():
+        curves = [[seed.steps, seed.returns] for seed in seeds]
+        drawn.append([name, curves])
+    return drawn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -11,7 +12,22 @@ from typing import Any
 import numpy as np
 
 from pages.analysis import Along, Visits
-from sasr.report.figures import DASHED, HEIGHT, LIGHT, WIDTH, Panels, clean, draw_method, dress, grid, legend, style
+from sasr.report.figures import (
+    DASHED,
+    HEIGHT,
+    LIGHT,
+    WIDTH,
+    Panels,
+    clean,
+    draw_method,
+    draw_reference,
+    dress,
+    grid,
+    last_step,
+    legend,
+    style,
+    visit_density,
+)
 from sasr.report.read import Reference
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import Estimate
@@ -19,6 +35,8 @@ from sasr.report.stats import Estimate
 LONGER = 1.5
 """Curves of others that are so many times longer than ours get a panel of their own."""
 _GREY = "#999999"
+_APART: dict[str, Any] = {"color": LIGHT[0], "linewidth": 6, "alpha": 0.6, "solid_capstyle": "butt"}
+_NOT_APART: dict[str, Any] = {"color": "#777777", "linewidth": 6, "alpha": 0.35, "solid_capstyle": "butt"}
 
 
 def over_authors(methods: Mapping[str, Sequence[SeedResult]], authors: Mapping[str, Reference], *, title: str) -> Any:
@@ -27,7 +45,7 @@ def over_authors(methods: Mapping[str, Sequence[SeedResult]], authors: Mapping[s
     Further panels have returns in training, which is what the authors logged, of the methods that stored them, and all
     that the authors logged where theirs go on for much longer. Authors' curves of methods that are not ours are grey.
     """
-    end = max((seed.steps[-1] for seeds in methods.values() for seed in seeds if seed.steps), default=0)
+    end = last_step(methods)
     their_end = max((float(curve.steps[-1]) for curve in authors.values()), default=0.0)
     panels: list[tuple[str, Mapping[str, Sequence[SeedResult]], float]] = [(title, methods, float(end))]
     if trained := in_training(methods):
@@ -38,9 +56,8 @@ def over_authors(methods: Mapping[str, Sequence[SeedResult]], authors: Mapping[s
     styles = {name: style(index) for index, name in enumerate(methods)}
     for panel, (words, drawn, last) in zip(axes, panels, strict=True):
         for name, curve in authors.items():
-            part = until(curve, last)
             colour = styles[name][0] if name in styles else _GREY
-            panel.plot(part.steps, part.mean, color=colour, linestyle=DASHED, linewidth=1.0, alpha=0.85)
+            draw_reference(panel, curve.until(last), colour)
         for name, seeds in drawn.items():
             draw_method(panel, seeds, styles[name])
         dress(panel, words)
@@ -57,14 +74,14 @@ def in_training(methods: Mapping[str, Sequence[SeedResult]]) -> dict[str, list[S
 def ablation(panels: Panels, reference: Mapping[str, Mapping[str, Reference]]) -> Any:
     """A panel for each task with a line for each variant; the authors' curves are dashed and end where ours do."""
     figure, axes = grid(len(panels), len(panels))
-    variants = list(dict.fromkeys(variant for methods in panels.values() for variant in methods))
+    variants = list(dict.fromkeys(chain.from_iterable(panels.values())))
     for (task, methods), panel in zip(panels.items(), axes, strict=True):
         for variant, seeds in methods.items():
             drawn = style(variants.index(variant))
             draw_method(panel, seeds, drawn, label=variant)
             if curve := reference.get(task, {}).get(variant):
-                part = until(curve, max(seed.steps[-1] for seed in seeds))
-                panel.plot(part.steps, part.mean, color=drawn[0], linestyle=DASHED, linewidth=0.9, alpha=0.8)
+                end = max(seed.steps[-1] for seed in seeds)
+                draw_reference(panel, curve.until(end), drawn[0])
         dress(panel, task)
     axes[0].legend(fontsize=6, frameon=False, loc="best")
     return figure
@@ -90,39 +107,37 @@ def chances(panels: Mapping[str, Mapping[str, Estimate]]) -> Any:
 
     An interval on one side of the line at 0.5 is coloured: there the seeds tell the two apart.
     """
-    tasks = list(dict.fromkeys(task for estimates in panels.values() for task in estimates))[::-1]
+    from matplotlib.lines import Line2D
+
+    tasks = list(dict.fromkeys(chain.from_iterable(panels.values())))[::-1]
     figure, axes = grid(len(panels), len(panels), width=3.6, height=0.5 + 0.26 * len(tasks))
     for panel, (title, estimates) in zip(axes, panels.items(), strict=True):
         panel.axvline(0.5, color=_GREY, linewidth=1.0, linestyle=DASHED)
         for task, (value, low, high) in estimates.items():
-            row, apart = tasks.index(task), low > 0.5 or high < 0.5
-            colour, alpha = (LIGHT[0], 0.6) if apart else ("#777777", 0.35)
-            panel.plot([low, high], [row, row], color=colour, linewidth=6, alpha=alpha, solid_capstyle="butt")
-            panel.plot([value], [row], "o", color=colour, markersize=5)
+            row = tasks.index(task)
+            bar = _APART if low > 0.5 or high < 0.5 else _NOT_APART
+            panel.plot([low, high], [row, row], **bar)
+            panel.plot([value], [row], "o", color=bar["color"], markersize=5)
         panel.set(xlim=(-0.03, 1.03), ylim=(-0.6, len(tasks) - 0.4))
         panel.set_yticks(range(len(tasks)), tasks if panel is axes[0] else [], fontsize=8)
         panel.set_title(title, fontsize=9)
         panel.set_xlabel("chance of the larger area", fontsize=8)
         clean(panel)
+    figure.suptitle("Chance that a seed of the default has the larger area under the learning curve", fontsize=10)
+    handles = {
+        "estimate": Line2D([], [], marker="o", linestyle="", color="#777777", markersize=5),
+        "95 % interval": Line2D([], [], **_NOT_APART),
+        "95 % interval on one side of 0.5": Line2D([], [], **_APART),
+        "no difference": Line2D([], [], color=_GREY, linewidth=1.0, linestyle=DASHED),
+    }
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     return figure
 
 
 def visits(analysis: Visits) -> Any:
     """Where a run has been: the density of visited states, one panel for every period."""
-    # Logarithms: a few states near the start are visited far more often than all others.
-    density = np.log1p(analysis.density)
-    figure, axes = grid(len(density), 5 if len(density) == 5 else 4)
-    extent = (analysis.x[0], analysis.x[-1], analysis.y[0], analysis.y[-1])
-    top = float(density.max())
-    image: Any = None
-    for index, (panel, shown) in enumerate(zip(axes, density, strict=True)):
-        image = panel.imshow(shown, origin="lower", extent=extent, aspect="auto", vmin=0.0, vmax=top, cmap="magma")
-        panel.set_title(f"{analysis.steps[index]:,} – {analysis.steps[index + 1]:,} steps", fontsize=8)
-        panel.tick_params(labelsize=7)
-    figure.supxlabel(analysis.names[0], fontsize=8)
-    figure.supylabel(analysis.names[1], fontsize=8)
-    figure.colorbar(image, ax=list(axes), label="log(1 + density)")
-    return figure
+    densities = {"": analysis.density}
+    return visit_density(densities, x=analysis.x, y=analysis.y, steps=analysis.steps, axes=analysis.names)
 
 
 def along_feature(analysis: Along) -> Any:
@@ -143,15 +158,6 @@ def along_feature(analysis: Along) -> Any:
     axes[0].set_ylabel("shaped reward", fontsize=8)
     axes[stages].set_ylabel("success rate, estimated", fontsize=8)
     return figure
-
-
-def until(curve: Reference, steps: float) -> Reference:
-    """The part of a curve up to a step, and what it is there."""
-    if not len(curve.steps) or curve.steps[-1] <= steps:
-        return curve
-    kept = curve.steps < steps
-    ends = (np.interp(steps, curve.steps, values) for values in curve)
-    return Reference(*(np.append(values[kept], end) for values, end in zip(curve, ends, strict=True)))
 
 
 def save_png(figure: Any, path: Path, *, data: str) -> None:

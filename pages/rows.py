@@ -11,7 +11,7 @@ import numpy as np
 
 from sasr.experiments.plan import seeds_in_words
 from sasr.report import stats
-from sasr.report.read import Collection, Reference, family, like
+from sasr.report.read import Collection, Reference, family, reference_of
 from sasr.report.stats import Estimate
 from sasr.report.store import Result
 from sasr.report.summary import NOTHING, Cell, cells_of
@@ -71,15 +71,16 @@ def rows_of(
     """
     cells = cells_of(Collection(list(results)), until=_area_until(results, base))
     by_method = {result.method: cells[result.task, result.method] for result in results}
-    sizes = [abs(size) for cell in by_method.values() for size in (cell.mean, cell.area) if math.isfinite(size)]
-    digits = digits_for(max(sizes, default=0.0))
+    sizes = [0.0]
+    for cell in by_method.values():
+        sizes += [abs(size) for size in (cell.mean, cell.area) if math.isfinite(size)]
+    digits = digits_for(max(sizes))
     rows = []
     for method, cell in by_method.items():
-        took = [
-            stats.steps_to_threshold(seed.steps, seed.returns, threshold) for seed in cell.result.seeds if seed.steps
-        ]
+        seeds = [seed for seed in cell.result.seeds if seed.steps]
+        took = [stats.steps_to_threshold(seed.steps, seed.returns, threshold) for seed in seeds]
         known = bool(took) and not math.isnan(threshold)
-        curve = like(method, curves or {})
+        curve = reference_of(method, curves or {})
         other = by_method.get(base) if method != base else None
         rows.append(
             Row(
@@ -174,8 +175,11 @@ def sources(results: Sequence[Result]) -> list[str]:
     for result in results:
         origins.setdefault(_origin(result), []).append(result)
     for origin, shared in origins.items():
-        names = ", ".join(f"`{name}`" for name in dict.fromkeys(result.method for result in shared))
-        names += " on " + ", ".join(dict.fromkeys(result.task for result in shared)) if several else ""
+        methods = dict.fromkeys(f"`{result.method}`" for result in shared)
+        names = ", ".join(methods)
+        if several:
+            tasks = dict.fromkeys(result.task for result in shared)
+            names += " on " + ", ".join(tasks)
         lines.append(f"- {names}: {origin}")
     return lines
 

@@ -51,11 +51,9 @@ def read_store(folder: str | Path) -> Store:
     if not place.is_dir():
         raise ValueError(f"{folder} is not a folder; give the one that `sasr compare --save` writes to")
     readings = {path.name: read_results(path) for path in sorted(place.iterdir()) if path.is_dir()}
-    problems = [
-        Problem(f"{name}/{problem.path}", problem.text)
-        for name, reading in readings.items()
-        for problem in reading.problems
-    ]
+    problems = []
+    for name, reading in readings.items():
+        problems += [Problem(f"{name}/{problem.path}", problem.text) for problem in reading.problems]
     analyses, unreadable = read_analyses(place / "analysis")
     if problems := [*problems, *unreadable]:
         lines = "".join(f"\n  {problem.path}: {problem.text}" for problem in problems)

@@ -76,7 +76,9 @@ def differences(paths: Iterable[Path], blocks: Blocks) -> list[str]:
 
 def not_shown(paths: Iterable[Path], blocks: Blocks) -> list[str]:
     """Blocks that no file has markers for."""
-    shown = {name for page in _read(paths, blocks).values() for name in page.names}
+    shown: set[str] = set()
+    for page in _read(paths, blocks).values():
+        shown.update(page.names)
     return [name for name in blocks if name not in shown]
 
 
@@ -86,10 +88,15 @@ def _read(paths: Iterable[Path], blocks: Blocks) -> dict[Path, Page]:
 
 def _stale(pages: dict[Path, Page]) -> list[Path]:
     """Pictures of ours, which say what they were drawn from, that no page beside them has."""
-    kept = {path.parent / picture.file for path, page in pages.items() for picture in page.pictures}
-    folders = {path.parent for path in pages}
-    pictures = [file for folder in folders for file in folder.glob("*.png") if file not in kept]
-    return sorted(file for file in pictures if re.fullmatch(r"[0-9a-f]{12}", png_data(file)))
+    shown = set()
+    for path, page in pages.items():
+        shown.update(path.parent / picture.file for picture in page.pictures)
+    stale = []
+    for folder in {path.parent for path in pages}:
+        for file in set(folder.glob("*.png")) - shown:
+            if re.fullmatch(r"[0-9a-f]{12}", png_data(file)):
+                stale.append(file)
+    return sorted(stale)
 
 
 def _subject(block: str) -> str:

@@ -19,6 +19,7 @@ from sasr.logs.metrics import HISTORY, Event, Kind, MetricsFile, free_place, rea
 from sasr.logs.plots import Curve, SuccessMap
 from sasr.logs.recorders import ClosingRecorder, Recorders
 from sasr.logs.run_folder import COPY, ConfigCopy, RunFolder, check_free, default_place
+from sasr.logs.states import VisitedStates
 from sasr.logs.tensorboard import TensorBoard
 from sasr.policy import Policy, load_policy
 from sasr.settings import TrainConfig, typed_task_settings
@@ -271,6 +272,7 @@ def _recorder(path: Path, *, console: Console | None, events: bool, track: str =
     if view:
         recorders["console"] = view
     recorders["success_map"] = SuccessMap(path)
+    recorders["states"] = VisitedStates(path)
     if events and tensorboard.available():
         recorders["tensorboard"] = TensorBoard(path)
     if track:

@@ -69,6 +69,8 @@ class TrainConfig:
     """Episodes of each seed in an evaluation, always the same ones, without exploration and without shaping."""
     log_every: int = 1_000
     """Steps between the figures of the agent and the shaper in the log."""
+    log_states: int = 0
+    """Steps of a period whose visited states are counted for the figures of `sasr report`; 0 counts none."""
     checkpoint_minutes: float = 10.0
     """Minutes between checkpoints; 0 writes only the last one."""
     checkpoint_replay: bool = True
@@ -278,6 +280,8 @@ def _check_counts(config: TrainConfig) -> None:
         raise ValueError(f"max_episode_steps={config.max_episode_steps} must be at least 1; None sets no limit")
     if config.eval_every is not None and config.eval_every < 0:
         raise ValueError(f"eval_every={config.eval_every} must not be negative; 0 never evaluates")
+    if config.log_states < 0:
+        raise ValueError(f"log_states={config.log_states} must not be negative; 0 counts no states")
     if not config.checkpoint_minutes >= 0.0:
         raise ValueError(f"checkpoint_minutes={config.checkpoint_minutes} must not be negative; 0 writes the last one")
 

@@ -30,8 +30,8 @@ def test_the_command_writes_a_page_beside_the_runs(tmp_path: Path, capsys: pytes
 def test_the_command_writes_figures_and_tables_where_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for method in ("sasr", "sac"):
-        write_result(make_result(method=method), tmp_path / "store")
+    for method, level in (("sasr", 90.0), ("sac", 30.0)):
+        write_result(make_result(method=method, level=level), tmp_path / "store")
     (tmp_path / "curves.csv").write_text("task,variant,step,mean,spread\nAntStand,sasr,0,1,1\n")
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
@@ -40,8 +40,27 @@ def test_the_command_writes_figures_and_tables_where_asked(
     assert run(capsys, "report", "store", *arguments)[0] == 0
     assert opened == [(tmp_path / "new" / "page.html").as_uri()]
     assert data_of(tmp_path / "new" / "page.html")["cells"][1]["reference"]["steps"] == [0.0]
+    # Figures below the runs are no run, neither before they are drawn nor afterwards.
+    for _ in range(2):
+        code, output = run(capsys, "report", "store", "--figures", "store/figures")
+        assert (code, "left out" in output) == (0, False)
     names = {path.name for path in (tmp_path / "new" / "figures").iterdir()}
     assert {"curves.png", "curves.pdf", "profiles.pdf", "final.md", "final.tex", "final.csv", "time.md"} <= names
+
+
+@pytest.mark.slow
+def test_runs_that_logged_their_states_give_figures_4_and_5(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for shaper in ("sasr", "none"):
+        arguments = ("--steps", "200", "--shaper", shaper, "--out", f"runs/{shaper}", "--log-states", "50")
+        small = ("--set", "agent.hidden=8,8", "--set", "agent.burn_in=50", "--set", "agent.batch_size=32")
+        assert run(capsys, "train", "MountainCar", *arguments, *small)[0] == 0
+    assert run(capsys, "report", "runs", "--figures", "figures")[0] == 0
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert {"visits-MountainCar.png", "visits-MountainCar.pdf", "bonus-MountainCar-sasr.png"} <= names
+    assert "bonus-MountainCar-sac.png" not in names
 
 
 @pytest.mark.parametrize(

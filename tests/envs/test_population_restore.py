@@ -177,8 +177,8 @@ def test_an_environment_that_cannot_even_reset_is_named() -> None:
     with Population(Fragile, seeds=[0], workers=0, harm="", seed=0) as population:
         population.reset()
         saved = population.save()
-        stepper: Any = population.stepper
-        stepper.environments[0].env.reset = None
+        runner: Any = population.runner
+        runner.stepper.environments[0].env.reset = None
         with pytest.raises(PopulationError, match=r"Fragile: member 0 \(seed 0\), environment 0, raised TypeError"):
             population.restore(saved)
 
@@ -200,8 +200,8 @@ def test_memory_does_not_grow_with_the_run() -> None:
         live(population, 650, 0)
         saved = population.save()
         assert saved["0.actions"].shape == (50, 1)
-        assert population.stepper is not None
-        assert len(population.stepper.environments[0].actions) == 256
+        runner: Any = population.runner
+        assert len(runner.stepper.environments[0].actions) == 256
 
 
 def test_what_is_remembered_is_plain_arrays_of_what_was_seen() -> None:

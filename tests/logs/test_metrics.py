@@ -85,8 +85,10 @@ def test_a_last_line_that_was_cut_off_is_left_out(cut: int, tmp_path: Path) -> N
 
 
 def test_a_line_that_was_spoilt_in_the_middle_is_named(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text('{"kind": "notice"}\n{"kind": no\n{"kind": "notice"}\n')
-    with pytest.raises(ValueError, match="line 2 is not JSON"):
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"kind": "notice", "step": 1}\n{"kind": no\n{"kind": "notice", "step": 2}\n'
+    )
+    with pytest.raises(ValueError, match="line 2 is no event"):
         read_metrics(tmp_path)
 
 

@@ -7,7 +7,7 @@ import pytest
 from matplotlib import image
 
 from sasr.report import figures, stats
-from sasr.report.read import Collection, like, read_reference
+from sasr.report.read import Collection, read_reference, reference_of
 from sasr.report.summary import summarise
 
 from .synthetic import make_result
@@ -42,13 +42,57 @@ def test_reference_curves_lie_over_those_of_the_same_method(grid: Collection, tm
     assert not [line for line in figure.axes[1].lines if line.get_linestyle() == "--"]
 
 
+def test_a_reference_is_cut_where_our_curves_end(grid: Collection, tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text(CSV + "AntFar,sasr,0,1.0,\nAntFar,sasr,20000,41.0,\n")
+    reference = read_reference(tmp_path / "curves.csv")
+    figure = figures.learning_curves(figures.panels_of(grid), reference=reference)
+    (dashed,) = [line for line in figure.axes[1].lines if line.get_linestyle() == "--"]
+    assert dashed.get_xdata().tolist() == [0.0, 10_000.0]
+    assert dashed.get_ydata().tolist() == [1.0, 21.0]
+    whole = reference["AntFar"]["sasr"]
+    assert whole.until(30_000) is whole
+
+
+def test_a_rival_that_was_run_elsewhere_has_its_reference_curve_here(grid: Collection, tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text(CSV)
+    found = Collection([*grid.results, make_result("AntFar", "relara")])
+    reference = read_reference(tmp_path / "curves.csv")
+    figure = figures.learning_curves(figures.panels_of(found), reference=reference)
+    dashed = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+    assert len(dashed) == 2
+
+
+def test_the_density_of_visits_has_a_row_for_each_method_and_a_panel_for_each_period() -> None:
+    x, y = np.linspace(-1.2, 0.6, 4), np.linspace(-0.07, 0.07, 3)
+    densities = {"sasr": np.ones((4, 2, 3)), "sac": np.arange(24.0).reshape(4, 2, 3)}
+    steps = [0, 25_000, 50_000, 75_000, 100_000]
+    figure = figures.visit_density(densities, x=x, y=y, steps=steps, axes=("position", "velocity"))
+    panels = figure.axes[:8]
+    assert [panel.get_ylabel() for panel in panels[::4]] == ["sasr", "sac"]
+    assert panels[3].get_title() == "75k – 100k steps"
+    np.testing.assert_allclose(panels[5].collections[0].get_array(), np.log1p(densities["sac"][1]))
+
+
+def test_bonuses_along_a_feature_stand_over_the_learning_curve() -> None:
+    rng = np.random.default_rng(0)
+    steps = [1_000 * k for k in range(1, 9)]
+    feature, bonus = rng.normal(size=(8, 100)), rng.uniform(-1.0, 0.0, size=(8, 100))
+    seeds = make_result().seeds
+    figure = figures.bonus_along_feature(steps=steps, feature=feature, bonus=bonus, name="height", seeds=seeds)
+    *stages, below = figure.axes
+    assert [panel.get_title() for panel in stages] == ["2k steps", "4k steps", "6k steps", "8k steps"]
+    assert below.get_title() == ""
+    marks = [line.get_xdata()[0] for line in below.lines if line.get_linestyle() == "--"]
+    assert marks == [2_000, 4_000, 6_000, 8_000]
+
+
 def test_reference_names_are_ours_and_variants_of_a_method_share_its_curve(tmp_path: Path) -> None:
     (tmp_path / "curves.csv").write_text(CSV)
     curves = read_reference(tmp_path / "curves.csv")["AntStand"]
     assert curves.keys() == {"sasr", "relara"}
     assert np.isnan(curves["sasr"].spread[1])
-    assert like("sasr (features=50)", curves) is like("sasr-authors", curves) is curves["sasr"]
-    assert like("sac", curves) is None
+    assert reference_of("sasr (features=50)", curves) is reference_of("sasr-authors", curves) is curves["sasr"]
+    assert reference_of("sac", curves) is None
 
 
 @pytest.mark.parametrize(

@@ -367,6 +367,24 @@ def test_films_play_from_within_the_page(page: Any) -> None:
     assert film.get_attribute("src").startswith("data:video/mp4;base64,")
 
 
+def test_printed_it_has_the_charts_the_map_and_the_films(page_file: Path, visit: Visits) -> None:
+    page = visit(page_file)
+    page.wait_for_function("document.querySelector('video').readyState >= 2")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_function("document.getElementById('map').data")
+    undrawn = "[...document.querySelectorAll('.plot')].filter((plot) => plot.offsetWidth && !plot.data).length"
+    assert page.evaluate(undrawn) == 0
+    playwright.expect(page.locator("#map-caption")).to_have_text("pendulum-run, 3,000 steps")
+    for part in ("#map .hm image", "canvas.still", "#table-measure", "#charts .plot .main-svg"):
+        assert page.locator(part).first.is_visible()
+    film = "document.querySelector('canvas.still')"
+    colours = f"new Set({film}.getContext('2d').getImageData(0, 0, {film}.width, {film}.height).data).size"
+    assert page.evaluate(colours) > 10  # a frame, and no empty box
+    assert not page.locator("aside").is_visible()
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
 def test_charts_can_be_enlarged(page: Any) -> None:
     figure = chart(page, "AntStand")
     before = figure.bounding_box()["width"]
@@ -477,11 +495,26 @@ def test_a_browser_that_can_not_unpack_says_so_and_has_its_tables(page_file: Pat
     assert len(names(page, "measure")) == 4
 
 
+def test_of_many_methods_sasr_sac_and_the_three_best_others_are_shown_at_first(tmp_path: Path, visit: Visits) -> None:
+    levels = {"sasr": 5.0, "sac": 6.0} | {f"rival {index}": 10.0 * 2.0**index for index in range(1, 9)}
+    results = [make_result(method=method, level=level) for method, level in levels.items()]
+    file = write_page(Collection(results), tmp_path / "report.html")
+    page = visit(file)
+    assert set(traces(page, "AntStand")) == {"sasr", "sac", "rival 6", "rival 7", "rival 8"}
+    assert "method" not in page.evaluate("location.hash")
+    page.locator("[data-all=method]").click()
+    settled(page)
+    again = visit(file, hash=page.evaluate("location.hash"))
+    assert len(traces(again, "AntStand")) == 10
+
+
 @pytest.mark.slow
 def test_the_grid_of_table_1_works_like_a_small_one(table_1_page: Path, visit: Visits) -> None:
     page = visit(table_1_page)  # how soon it opens, benchmarks/page.py says
     assert page.locator("#intervals .main-svg").count() > 0
     assert len(names(page, "measure")) == 14
+    page.locator("[data-all=method]").click()
+    settled(page)
     assert len(traces(page, "Task N")) == 11
     page.get_by_label("every seed").check()
     page.get_by_label("Up").select_option("success")

@@ -137,7 +137,7 @@ def test_a_file_of_another_version_is_named_and_the_others_are_read(tmp_path: Pa
         ({"seeds": [{"seed": 1, "steps": [2, 1], "returns": [0.0, 0.0]}]}, "do not ascend"),
         ({"seeds": [{"seed": 1, "steps": [1], "returns": ["high"]}]}, "'high' is not a number"),
         ({"seeds": [{"seed": 1, "taken": "all"}]}, "seed 1 took 'all' steps"),
-        ({"seeds": [{"seed": 1}, {"seed": 1}]}, "name one twice"),
+        ({"seeds": [{"seed": 1}, {"seed": 1}]}, "have duplicates"),
         ({"task": ""}, "needs a task"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from sasr.report import tables
 from sasr.report.read import Collection
 from sasr.report.stats import interquartile_mean
+from sasr.report.store import Result
 from sasr.report.summary import Summary, summarise
 from sasr.report.tables import Entry, Table
 
@@ -96,13 +97,14 @@ def test_what_is_incomplete_or_nan_is_marked_and_explained() -> None:
     assert "‡ without seeds that gave NaN" in text
     assert summary.cells["AntStand", "sac"].failed == 1
     row = tables.final_table(summary).rows[0]
-    assert [own.mark for own in row] == ["", "*", "‡", "*"]
+    assert [own.mark for own in row] == ["°", "*", "‡", "*"]
     assert row[3].text() == "–*"
     assert tables.aggregate_table(summary).to_markdown().count("0 of 1") == 1
 
 
 def test_a_method_that_lacks_tasks_is_marked_as_not_comparable(grid: Collection) -> None:
-    text = tables.aggregate_table(summarise(Collection(grid.results[:3]), draws=20)).to_markdown()
+    found = Collection([*grid.results[:3], make_result("MountainCar", "rnd", level=0.2)])
+    text = tables.aggregate_table(summarise(found, draws=20)).to_markdown()
     assert "| sac\\* |" in text
     assert "not comparable" in text
 
@@ -122,10 +124,45 @@ def test_costs_are_multiples_of_the_first_methods_and_differing_machines_are_mar
 
 
 def test_a_table_has_the_rows_and_columns_that_are_asked_for_and_a_dash_for_what_is_not_known(summary: Summary) -> None:
-    table = tables.table_by_task("Two of them", ["AntStand"], ["sac", "sasr", "td3"], summary.cells, tables.area_entry)
-    assert table.columns == ("task", "sac", "sasr", "td3")
-    assert [entry.best for entry in table.rows[0]] == [False, False, True, False]
+    columns = ["sac", "sasr", "td3"]
+    table = tables.table_by_task("Two and one", ["AntStand"], columns, summary.cells, tables.area_entry)
+    assert table.columns == ("task", *columns)
     assert table.rows[0][3].text() == "–"
+
+
+def test_the_best_of_a_row_is_bold_unless_a_method_is_missing_or_unfinished(summary: Summary) -> None:
+    two = tables.table_by_task("Two", ["AntStand"], ["sac", "sasr"], summary.cells, tables.final_entry)
+    assert [entry.best for entry in two.rows[0]] == [False, False, True]
+    missing = tables.table_by_task("Three", ["AntStand"], ["sac", "sasr", "td3"], summary.cells, tables.final_entry)
+    assert not any(entry.best for entry in missing.rows[0])
+    stopped = make_result(method="rnd", level=120.0, steps=5_000)
+    results = [make_result(method="sasr"), make_result(method="sac"), replace(stopped, steps=10_000)]
+    stopped_summary = summarise(Collection(results), draws=20)
+    unfinished = tables.final_table(stopped_summary)
+    assert not any(entry.best for entry in unfinished.rows[0])
+    assert "not ranked" in unfinished.to_markdown()
+    best_last = tables.aggregate_table(stopped_summary).rows[-1][0]
+    assert best_last.text() == "rnd*"  # though its returns are the highest
+
+
+def test_a_task_that_no_seed_learned_has_no_normalised_return() -> None:
+    def result(task: str, method: str, level: float, success: float) -> Result:
+        seeds = []
+        for seed in range(3):
+            own = seed_result(seed, level=level)
+            rates = tuple(success for _ in own.steps)
+            seeds.append(replace(own, success=rates, final_success=success))
+        return replace(make_result(task, method), seeds=tuple(seeds))
+
+    learned = [result("AntStand", "sasr", 90.0, 0.5), result("AntStand", "sac", 30.0, 0.0)]
+    failed = [result("RobotPush", "sasr", 0.01, 0.0), result("RobotPush", "sac", 0.02, 0.0)]
+    together = summarise(Collection([*learned, *failed]), draws=20)
+    assert together.learned == ["AntStand"]
+    assert [own.mean.value for own in together.aggregates] == pytest.approx([1.0, 0.0])
+    assert "Without RobotPush" in tables.aggregate_table(together).to_markdown()
+    nothing = summarise(Collection(failed), draws=20)
+    assert [own.tasks for own in nothing.aggregates] == [0, 0]
+    assert math.isnan(nothing.aggregates[0].iqm.value)
 
 
 def test_signs_that_mean_something_to_latex_and_markdown_are_escaped() -> None:

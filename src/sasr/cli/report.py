@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import tyro
 from rich.console import Console
 from rich.text import Text
@@ -15,7 +17,8 @@ from rich.text import Text
 from sasr.files import check_writable
 from sasr.report import figures as drawing
 from sasr.report.page import plotly_script, write_page
-from sasr.report.read import Collection, References, collect, read_reference
+from sasr.report.read import Collection, References, StatesOfRun, collect, joined_states, read_reference
+from sasr.report.store import slug
 from sasr.report.summary import Summary, summarise
 from sasr.report.tables import report_tables
 from sasr.terminal import Terminal
@@ -51,7 +54,7 @@ def report(
     curves = read_reference(reference) if reference else None
     console = Terminal()
     with console.status("reading"):
-        found = collect(folder)
+        found = collect(folder, leave_out=figures)
         summary = summarise(found, seed=seed)
     with console.status("writing the page"):
         command = shlex.join(["sasr", *sys.argv[1:]])
@@ -69,11 +72,11 @@ def report(
 
 def write_figures(found: Collection, summary: Summary, folder: Path, *, reference: References | None) -> list[Path]:
     """Every figure and table of a report as files; their paths."""
-    drawn = {
-        "curves": drawing.learning_curves(drawing.panels_of(found), reference=reference),
-        "intervals": drawing.interval_bars(summary),
-        "profiles": drawing.profiles({own.method: own.profile for own in summary.aggregates if own.profile}),
-    }
+    drawn = {"curves": drawing.learning_curves(drawing.panels_of(found), reference=reference)}
+    if summary.learned:
+        drawn["intervals"] = drawing.interval_bars(summary)
+        drawn["profiles"] = drawing.profiles({own.method: own.profile for own in summary.aggregates if own.profile})
+    drawn |= _state_figures(found)
     written = []
     for name, figure in drawn.items():
         written += drawing.save(figure, folder / name)
@@ -83,6 +86,42 @@ def write_figures(found: Collection, summary: Summary, folder: Path, *, referenc
             path.write_text(text, encoding="utf-8")
             written.append(path)
     return written
+
+
+def _state_figures(found: Collection) -> dict[str, Any]:
+    """Figures of runs that logged visited states, by the names of their files."""
+    drawn = {}
+    by_task: dict[str, dict[str, StatesOfRun]] = {}
+    runs_with_states = joined_states(found.states)
+    for run in runs_with_states:
+        if run.states.visits.size:
+            by_task.setdefault(run.task, {})[run.method] = run
+    for task, runs in by_task.items():
+        drawn[f"visits-{slug(task)}"] = _visit_figure(runs)
+    for run in runs_with_states:
+        if np.isfinite(run.states.bonus).all() and run.states.bonus.size:
+            result = found.cell(run.task, run.method)
+            drawn[f"bonus-{slug(run.task)}-{slug(run.method)}"] = drawing.bonus_along_feature(
+                steps=run.states.steps.tolist(),
+                feature=run.states.feature.reshape(len(run.states.steps), -1),
+                bonus=run.states.bonus.reshape(len(run.states.steps), -1),
+                name=run.axes[0],
+                seeds=result.seeds if result else (),
+            )
+    return drawn
+
+
+def _visit_figure(runs: Mapping[str, StatesOfRun]) -> Any:
+    """Visited states of the methods on one task, in periods that all of them have."""
+    first = next(iter(runs.values()))
+    periods = min(len(run.states.steps) for run in runs.values())
+    return drawing.visit_density(
+        {method: run.density[:periods] for method, run in runs.items()},
+        x=first.states.x,
+        y=first.states.y,
+        steps=[0, *first.states.steps[:periods].tolist()],
+        axes=first.axes,
+    )
 
 
 def _print_found(found: Collection, console: Console) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import pickle
-import signal
 import statistics
 import subprocess
 import sys
@@ -15,9 +11,8 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -27,17 +22,13 @@ from numpy.typing import NDArray
 
 from sasr.envs import shared_memory as shared
 from sasr.envs.replayable import Stepper, check_memory
-from sasr.envs.shared_memory import Bell, Board, BoardShape
-from sasr.envs.worker import Brief
+from sasr.envs.shared_memory import Board, BoardShape
+from sasr.envs.worker_pool import Arrays, Build, Place, RunnerError, WorkerPool, cores
 from sasr.randomness import stream_seed
-from sasr.tasks.environment import Env, TaskLike, close_environment, make, picklable, resolve, task_name
-
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from sasr.envs.worker import main; main()"
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+from sasr.tasks.environment import Env, TaskLike, close_environment, make, resolve, task_name
 
 PATIENCE = 60.0
 """Seconds after which an environment or a worker that does not answer is named."""
-_LOOK = 1.0  # seconds between looks
 
 # A round that is cheaper than this is stepped in this process: handing it over would cost as much.
 _CHEAP_ROUND = 200e-6
@@ -57,6 +48,62 @@ class Step(NamedTuple):
     final_observation: NDArray[Any]  # (P, E, *shape) where the action led; differs from `observation` only at an end
     success: NDArray[np.bool_]  # (P, E) info["is_success"], False where a task has none
     info: Mapping[str, NDArray[np.float64]]  # key: (P, E), of the keys asked for; NaN where a step had none
+
+
+class InProcess:
+    """Steps all environments in this process, at the moment they are waited for."""
+
+    def __init__(self, shape: BoardShape, build: Build, info_keys: tuple[str, ...]) -> None:
+        self.board = Board(shape)
+        self.environments = range(shape.environments)
+        self.requests = 0
+        self.processes: list[subprocess.Popen[bytes]] = []
+        with self._errors_with_place():
+            self.stepper = Stepper(build, self.environments, self.board, info_keys)
+
+    def request(self, command: int) -> None:
+        """Remember what `wait` will do."""
+        self.requests += 1
+        self._command = command
+
+    def wait(self) -> None:
+        """Carry out the request."""
+        with self._errors_with_place():
+            if self._command == shared.STEP:
+                self.stepper.step()
+            else:
+                self.stepper.reset()
+
+    def late(self) -> Place | None:
+        """The environment that is being stepped."""
+        place = self._place
+        return None if place.busy_with == shared.IDLE else place
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """The memories of all environments."""
+        with self._errors_with_place():
+            return self.stepper.save()
+
+    def restore(self, saved: Arrays) -> None:
+        """Bring all environments back to where they were."""
+        with self._errors_with_place():
+            self.stepper.restore(dict(saved))
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.stepper.close()
+
+    @property
+    def _place(self) -> Place:
+        return Place(None, self.environments, self.board.read(0, shared.BUSY_WITH))
+
+    @contextmanager
+    def _errors_with_place(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            text = f": {error}" if str(error) else ""
+            raise RunnerError(self._place, f"raised {type(error).__name__}{text}") from error
 
 
 class Population:
@@ -93,7 +140,8 @@ class Population:
             kwargs: Arguments of the task, as for `make`.
         """
         self.seeds = _checked_seeds(seeds)
-        self.members, self.environments = len(self.seeds), _at_least(environments, 1, "environments", "each member")
+        self.members = len(self.seeds)
+        self.environments = _at_least(environments, 1, "environments", "each member")
         self.info_keys = tuple(info_keys)
         self.task = task_name(task)
         build = partial(make, resolve(task), **kwargs)
@@ -104,51 +152,71 @@ class Population:
         """Steps that episodes are cut after; None where that is not known."""
         self.workers = self._choose_workers(workers, probe)
         close_environment(probe)
-        self.pending = self._started = self._watched = False
-        self._closed = ""
-        self._request = 0
-        self._next_look = 0.0
-        self._open(build)
+        self.pending = False
+        self._started = False
+        self._watched = False
+        self._closed_because = ""
+        self.runner: InProcess | WorkerPool | None = None
+        with self._naming_the_member():
+            self.runner = self._make_runner(build)
+        self._board = self.runner.board
+
+    def _make_runner(self, build: partial[Env]) -> InProcess | WorkerPool:
+        observation, action = self.observation_space, self.action_space
+        shape = BoardShape(
+            environments=self.members * self.environments,
+            workers=max(self.workers, 1),
+            observation=observation.shape,
+            observation_dtype=np.dtype(observation.dtype).str,
+            action=action.shape or (),
+            action_dtype=np.dtype(action.dtype).str,
+            infos=len(self.info_keys),
+        )
+        if self.workers:
+            return WorkerPool(self.workers, shape, build, self.info_keys)
+        return InProcess(shape, build, self.info_keys)
 
     def reset(self, stream: str = "environment") -> NDArray[Any]:
         """Start all environments from their seeds; (P, E, *shape). Another `stream` gives other starts, as fixed."""
-        self._check_open()
+        runner = self._open_runner()
         if self.pending:
-            self._await()
-        self._board.seed[:] = [
-            stream_seed(seed, f"{stream}/{place}") for seed in self.seeds for place in range(self.environments)
-        ]
+            self._wait()
+        seeds = []
+        for seed in self.seeds:
+            for place in range(self.environments):
+                seeds.append(stream_seed(seed, f"{stream}/{place}"))
+        self._board.seed[:] = seeds
         self._started = True
-        self._command(shared.RESET)
-        self._await()
-        return self._told(self._board.observation)
+        self._request(runner, shared.RESET)
+        self._wait()
+        return self._by_member(self._board.observation)
 
     def send(self, actions: NDArray[Any]) -> None:
         """Give every environment its action, (P, E, *shape), and come back while they step."""
-        self._check_open()
+        runner = self._open_runner()
         if not self._started:
             raise RuntimeError("send() before reset(): call reset() once, it gives the first observations")
         if self.pending:
             raise RuntimeError("send() twice: call receive() for the step that is under way first")
         checked = self._checked_actions(actions)
         self._board.action[:] = checked.reshape(self._board.action.shape)
-        self._command(shared.STEP)
+        self._request(runner, shared.STEP)
 
     def receive(self) -> Step:
         """Wait for the step that `send` began; the arrays are the caller's own."""
-        self._check_open()
+        self._open_runner()
         if not self.pending:
             raise RuntimeError("receive() without send(): there is no step to wait for")
-        self._await()
+        self._wait()
         board = self._board
         return Step(
-            self._told(board.observation),
-            self._told(board.reward),
-            self._told(board.terminated),
-            self._told(board.truncated),
-            self._told(board.final_observation),
-            self._told(board.success),
-            {key: self._told(board.info[k]) for k, key in enumerate(self.info_keys)},
+            observation=self._by_member(board.observation),
+            reward=self._by_member(board.reward),
+            terminated=self._by_member(board.terminated),
+            truncated=self._by_member(board.truncated),
+            final_observation=self._by_member(board.final_observation),
+            success=self._by_member(board.success),
+            info={key: self._by_member(board.info[k]) for k, key in enumerate(self.info_keys)},
         )
 
     def step(self, actions: NDArray[Any]) -> Step:
@@ -157,54 +225,46 @@ class Population:
         return self.receive()
 
     def save(self) -> dict[str, NDArray[Any]]:
-        """What `restore` brings the environments back from, as plain arrays: how episodes began and what was done."""
-        self._check_quiet("save()")
-        if not self.workers:
-            with self._blame():
-                return self._only_stepper().save()
-        self._command(shared.SAVE)
-        self._await()
-        return {key: array for letter in self._letters for key, array in shared.read_letter(letter).items()}
+        """How the episodes under way began and what was done in them, as plain arrays; see `restore`."""
+        runner = self._idle_runner("save()")
+        with self._naming_the_member():
+            return runner.save()
 
     def restore(self, saved: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """Go back to a saved moment by playing the episodes under way again; `observation` tells where they stand.
+        """Go back to a saved moment by replaying the episodes under way; `observation` is where they are then.
 
-        (P, E): the episodes that had to restart, because what was seen did not come again.
+        (P, E): the episodes that had to restart, because their replay gave other observations.
         """
         self._check_saved(saved)
         self._started = True
-        self._check_quiet("restore()")
-        if not self.workers:
-            with self._blame():
-                self._only_stepper().restore(dict(saved))
-        else:
-            for letter, indices in zip(self._letters, self._share, strict=True):
-                own = {key: saved[key] for key in saved if int(key.partition(".")[0]) in indices}
-                shared.write_letter(letter, own)
-            self._command(shared.RESTORE)
-            self._await()
-        return self._told(self._board.restarted)
+        runner = self._idle_runner("restore()")
+        with self._naming_the_member():
+            runner.restore(saved)
+        return self._by_member(self._board.restarted)
 
     @property
     def observation(self) -> NDArray[Any]:
-        """Where each environment stands, (P, E, *shape)."""
-        self._check_quiet("observation")
-        return self._told(self._board.observation)
+        """The current observation of each environment, (P, E, *shape)."""
+        self._idle_runner("observation")
+        return self._by_member(self._board.observation)
+
+    @property
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        """The workers' processes."""
+        return self.runner.processes if self.runner else []
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can't be used any more."""
+        return bool(self._closed_because)
 
     def close(self) -> None:
         """Close the environments and end the workers; harmless when done twice."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = "it was closed"
-        if self.stepper:
-            self.stepper.close()
-        for index, process in enumerate(self.processes):
-            if process.poll() is None:
-                self._board.request([index], shared.CLOSE, self._request + 1, self._bells)
-        deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline and any(process.poll() is None for process in self.processes):
-            time.sleep(0.001)
-        self._finalizer()
+        self._closed_because = "it was closed"
+        if self.runner:
+            self.runner.close()
 
     def __enter__(self) -> Self:
         return self
@@ -216,174 +276,86 @@ class Population:
 
     def _choose_workers(self, asked: int | None, probe: Env) -> int:
         total = self.members * self.environments
-        if asked is None:
-            here = cores()
-            cheap = total == 1 or here == 1 or sys.platform == "win32"
-            return 0 if cheap or total * _step_seconds(probe) < _CHEAP_ROUND else min(total, here)
-        _at_least(asked, 0, "workers", "the population; 0 steps in this process")
-        if asked > total:
-            warnings.warn(f"workers={asked} is more than the {total} environments; {total} are started", stacklevel=3)
-        return min(asked, total)
+        if asked is not None:
+            _at_least(asked, 0, "workers", "the population; 0 steps in this process")
+            if asked > total:
+                message = f"workers={asked} is more than the {total} environments; {total} are started"
+                warnings.warn(message, stacklevel=3)
+            return min(asked, total)
+        available = cores()
+        if total == 1 or available == 1 or sys.platform == "win32":
+            return 0
+        if total * _step_seconds(probe) < _CHEAP_ROUND:
+            return 0
+        return min(total, available)
 
-    def _open(self, build: partial[Env]) -> None:
-        total = self.members * self.environments
-        observation, action = self.observation_space, self.action_space
-        shape = BoardShape(
-            total,
-            max(self.workers, 1),
-            observation.shape,
-            np.dtype(observation.dtype).str,
-            action.shape or (),
-            np.dtype(action.dtype).str,
-            len(self.info_keys),
-        )
-        self.stepper: Stepper | None = None
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self._files: list[int] = []
-        self._finalizer = weakref.finalize(self, _end, self.processes, self._files, os.getpid())
-        if self.workers:
-            self._start_workers(shape, picklable(build))
-            return
-        self._board = Board(shape)
-        with self._blame():
-            self.stepper = Stepper(build, range(total), self._board, self.info_keys)
-
-    def _start_workers(self, shape: BoardShape, build: bytes) -> None:
-        n, total = self.workers, shape.environments
-        self._share = [range(total * k // n, total * (k + 1) // n) for k in range(n)]
-        self._spin = _spin_seconds(n)
-        board_file = shared.anonymous_file(shape.offsets()[1])
-        self._board = Board(shape, board_file)
-        self._bell = Bell.new()
-        self._bells: list[Bell] = []
-        self._reports: list[int] = []
-        self._letters: list[int] = []
-        self._files += [board_file, self._bell.sleeper_end, self._bell.ringer_end]
-        try:
-            for index, indices in enumerate(self._share):
-                self._board.write(index, shared.DONE, -1)
-                bell, report, letter = Bell.new(), shared.anonymous_file(), shared.anonymous_file()
-                self._bells.append(bell)
-                self._reports.append(report)
-                self._letters.append(letter)
-                self._files += [bell.sleeper_end, bell.ringer_end, report, letter]
-                ends = (board_file, report, letter, bell.sleeper_end, self._bell.ringer_end)
-                brief = Brief(index, indices, shape, *ends, self.info_keys, self._spin, os.getpid(), build)
-                self.processes.append(_start(brief))
-            self._await_workers(0)
-        except BaseException:
-            self._finalizer()
-            raise
-
-    def silent(self) -> tuple[int, str]:
-        """The request that is being carried out, counted from 1, and by whom; empty where nothing is waited for."""
-        if self._closed or not self.pending:
-            return self._request, ""
-        if not self.workers:
-            busy = self._board.read(0, shared.BUSY_WITH)
-            return self._request, "" if busy == shared.IDLE else self._who(busy)
-        late = [k for k in range(self.workers) if self._board.read(k, shared.DONE) < self._request]
-        return self._request, f"worker {late[0]}, {self._busy(late[0])}," if late else ""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it can't be used any more."""
-        return bool(self._closed)
-
-    def _busy(self, worker: int) -> str:
-        busy = self._board.read(worker, shared.BUSY_WITH)
-        return (
-            f"which steps {self._whose(self._share[worker])}" if busy == shared.IDLE else f"busy with {self._who(busy)}"
-        )
-
-    def _command(self, command: int) -> None:
+    def _request(self, runner: InProcess | WorkerPool, command: int) -> None:
         if not self._watched:
             self._watched = True
             threading.Thread(target=_report_silence, args=(weakref.ref(self),), daemon=True).start()
         self.pending = True
-        self._request += 1
-        if self.workers:
-            self._board.request(range(self.workers), command, self._request, self._bells)
-        self._in_process = command
+        runner.request(command)
 
-    def _await(self) -> None:
-        if self.stepper:
-            with self._blame():
-                (self.stepper.step if self._in_process == shared.STEP else self.stepper.reset)()
-        else:
-            self._await_workers(self._request)
+    def _wait(self) -> None:
+        with self._naming_the_member():
+            self._open_runner().wait()
         self.pending = False
 
-    def _await_workers(self, request: int) -> None:
-        self._board.wait_for_all(request, self._bell, self._spin, self._watch)
-
-    def _watch(self) -> None:
-        """Raise for a worker that failed or is gone; asked often, it looks every 10 ms."""
-        now = time.monotonic()
-        if now < self._next_look:
-            return
-        self._next_look = now + 0.01
-        for index, process in enumerate(self.processes):
-            failed = self._board.read(index, shared.FAILED)
-            code = None if failed else process.poll()
-            if failed or code is not None:
-                self._fail(index, code)
-
-    def _fail(self, index: int, code: int | None) -> None:
-        report = self._reports[index]
-        words = os.pread(report, os.fstat(report).st_size, 0).decode(errors="replace").strip()
-        who = self._busy(index)
-        if code is None:
-            how = f"raised {words.splitlines()[-1]}" if words else "failed"
-        elif code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
-        else:
-            how = f"ended with exit code {code}"
-        self.close()
-        self._closed = f"worker {index} {how}"
-        trace = f"\n\nThe worker's traceback:\n{words}" if words else ", which leaves no traceback (out of memory?)"
-        raise PopulationError(f"{self.task}: worker {index}, {who}, {how}{trace}")
-
     @contextmanager
-    def _blame(self) -> Iterator[None]:
-        """What an environment raises in this process becomes the error that a worker's would be."""
+    def _naming_the_member(self) -> Iterator[None]:
+        """Close the population on an error, and name the task, the worker and the member."""
         try:
             yield
-        except Exception as error:
-            who = self._who(self._board.read(0, shared.BUSY_WITH))
+        except RunnerError as error:
             self.close()
-            self._closed = how = f"raised {type(error).__name__}" + (f": {error}" if str(error) else "")
-            # Not "from error": contextlib takes what a StopIteration has caused for that StopIteration.
-            raise PopulationError(f"{self.task}: {who}, {how}")  # noqa: B904
+            place, how = error.place, error.how
+            self._closed_because = how if place.worker is None else f"worker {place.worker} {how}"
+            message = f"{self.task}: {self._place_in_words(place)}, {how}{error.details}"
+            raise PopulationError(message) from error.__cause__
 
-    def _who(self, index: int) -> str:
-        member, place = divmod(index, self.environments)
+    def unanswered(self) -> tuple[int, str]:
+        """The number of the last request, and who has not answered it; empty where nothing is waited for."""
+        runner = self.runner
+        if self.closed or runner is None:
+            return 0, ""
+        late = runner.late() if self.pending else None
+        return runner.requests, self._place_in_words(late) if late else ""
+
+    def _place_in_words(self, place: Place) -> str:
+        member = "" if place.busy_with == shared.IDLE else self._member_in_words(place.busy_with)
+        if place.worker is None:
+            return member
+        if member:
+            return f"worker {place.worker}, busy with {member}"
+        first = place.environments[0] // self.environments
+        last = place.environments[-1] // self.environments
+        members = f"member {first}" if first == last else f"members {first} to {last}"
+        return f"worker {place.worker}, which steps {members}"
+
+    def _member_in_words(self, environment: int) -> str:
+        member, place = divmod(environment, self.environments)
         return f"member {member} (seed {self.seeds[member]}), environment {place}"
 
-    def _whose(self, indices: range) -> str:
-        first, last = indices[0] // self.environments, indices[-1] // self.environments
-        return f"member {first}" if first == last else f"members {first} to {last}"
-
-    def _told(self, flat: NDArray[Any]) -> NDArray[Any]:
+    def _by_member(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """A copy with the axes P and E apart."""
         return flat.reshape(self.members, self.environments, *flat.shape[1:]).copy()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError(f"this population of {self.task} is closed: {self._closed}")
+    def _open_runner(self) -> InProcess | WorkerPool:
+        if self.runner is None or self.closed:
+            raise RuntimeError(f"this population of {self.task} is closed: {self._closed_because}")
+        return self.runner
 
-    def _check_quiet(self, name: str) -> None:
-        self._check_open()
+    def _idle_runner(self, name: str) -> InProcess | WorkerPool:
+        runner = self._open_runner()
         if not self._started:
             raise RuntimeError(f"{name} before reset(): no episode is under way yet")
         if self.pending:
             raise RuntimeError(f"{name} in the middle of a step: call receive() for the one that is under way first")
-
-    def _only_stepper(self) -> Stepper:
-        assert self.stepper is not None  # there are no workers
-        return self.stepper
+        return runner
 
     def _check_saved(self, saved: Mapping[str, NDArray[Any]]) -> None:
-        total, found = self.members * self.environments, len({key.partition(".")[0] for key in saved})
+        total = self.members * self.environments
+        found = len({key.partition(".")[0] for key in saved})
         if found != total:
             raise ValueError(
                 f"this is the memory of {found} environments, but the population has {total}: "
@@ -401,87 +373,49 @@ class Population:
                 f"actions have shape {actions.shape}, {self.task} needs {expected}: "
                 "(members, environments, *action shape)"
             )
-        kinds = "iu" if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else "iufb"
-        if actions.dtype.kind not in kinds:
+        allowed = "iu" if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else "iufb"
+        if actions.dtype.kind not in allowed:
             raise TypeError(f"actions are {actions.dtype}, {self.task} needs {space.dtype}")
-        actions = actions.astype(space.dtype, copy=False)  # before the comparison: 0.7 exceeds a bound of float32(0.7)
-        low, high = _bounds(space)
+        # Before the comparison: 0.7 exceeds a bound of float32(0.7).
+        actions = actions.astype(space.dtype, copy=False)
+        low, high = (np.broadcast_to(bound, expected) for bound in _bounds(space))
         inside = (actions >= low) & (actions <= high)  # NaN is not
         if not inside.all():
-            member, place, *rest = (int(i) for i in np.argwhere(~inside)[0])
-            value = actions[(member, place, *rest)]
-            at = tuple(rest)
-            limits = f"[{np.broadcast_to(low, expected)[0, 0][at]}, {np.broadcast_to(high, expected)[0, 0][at]}]"
-            where = f" at index {at[0] if len(at) == 1 else at}" if at else ""
-            who = self._who(member * self.environments + place)
-            fix = "the agent that chose it has diverged" if np.isnan(value) else "clipping is the agent's job"
-            raise ValueError(f"the action of {who} is {value!s}{where}, outside {limits}; {fix}")
+            index = tuple(np.argwhere(~inside)[0].tolist())
+            raise self._outside(actions[index], low[index], high[index], index)
         return actions
+
+    def _outside(self, value: Any, low: Any, high: Any, index: tuple[int, ...]) -> ValueError:
+        member, place, *rest = index
+        where = ""
+        if rest:
+            where = f" at index {rest[0] if len(rest) == 1 else tuple(rest)}"
+        who = self._member_in_words(member * self.environments + place)
+        fix = "the agent that chose it has diverged" if np.isnan(value) else "clipping is the agent's job"
+        return ValueError(f"the action of {who} is {value!s}{where}, outside [{low}, {high}]; {fix}")
 
 
 def _report_silence(reference: weakref.ref[Population]) -> None:
     """Warn of a request that nobody has answered for a while, as long as the population lives.
 
-    From a thread of its own: the one that waits is in the environment's code, or may be.
+    From a thread of its own: the thread that waits may be in the environment's code.
     """
-    seen, since = 0, time.monotonic()
+    last_request = 0
+    since = time.monotonic()
     while True:
-        time.sleep(_LOOK)
+        time.sleep(PATIENCE / 60)
         population = reference()
         if population is None or population.closed:
             return
-        request, who = population.silent()
+        request, who = population.unanswered()
         now = time.monotonic()
-        if request != seen or not who:
-            seen, since = request, now
+        if request != last_request or not who:
+            last_request = request
+            since = now
         elif now - since >= PATIENCE:
             since = math.inf  # once is enough
             warnings.warn(f"{population.task}: {who} has not answered for {PATIENCE:g} seconds", stacklevel=1)
         del population
-
-
-def _start(brief: Brief) -> subprocess.Popen[bytes]:
-    # A fresh interpreter, because a fork of a process with threads or CUDA is not safe, and because multiprocessing's
-    # spawn would run the user's script again. A session of its own, so that Ctrl-C reaches the population only.
-    process = subprocess.Popen(
-        [sys.executable, "-c", _START, json.dumps([str(Path(path).absolute()) for path in sys.path])],
-        stdin=subprocess.PIPE,
-        pass_fds=(brief.board_file, brief.report_file, brief.letter_file, brief.own_bell, brief.population_bell),
-        env=os.environ | _ONE_THREAD,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it died at once, which the population notices and reports
-        process.stdin.write(pickle.dumps(brief))
-        process.stdin.flush()
-    return process
-
-
-def _end(processes: list[subprocess.Popen[bytes]], files: list[int], owner: int) -> None:
-    if os.getpid() != owner:
-        return  # a fork of the owner: the workers are not its own
-    for process in processes:
-        process.kill()
-    for process in processes:
-        process.wait()
-        if process.stdin:
-            with suppress(BrokenPipeError):
-                process.stdin.close()
-    for file in files:
-        os.close(file)
-    processes.clear()
-    files.clear()
-
-
-def _spin_seconds(workers: int) -> float:
-    """How long a process that waits keeps a core busy before it sleeps."""
-    # Spinning beside more processes than cores would take the time from those who work.
-    return 20e-6 if workers + 1 > cores() else 1e-3
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _step_seconds(probe: Env) -> float:

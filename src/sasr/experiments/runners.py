@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import torch
 
-from sasr.envs.population import cores
+from sasr.envs.worker_pool import cores
 from sasr.experiments.estimate import Footprint
 from sasr.experiments.job import Job, Tell, run_job
 from sasr.experiments.plan import Cell, Plan

@@ -18,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.logs.metrics import Event, read_metrics
-from sasr.logs.recorders import RecentEpisodes, mean_and_error
+from sasr.logs.recorders import RecentEpisodes, mean_and_error, number_or_nan
+from sasr.settings import TrainConfig
 from sasr.terminal import Terminal
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
@@ -34,44 +35,57 @@ class ConsoleView:
     """Shows mean ± standard error over seeds, the speed, the time left and a small curve."""
 
     def __init__(self, folder: Path, *, console: Console | None = None) -> None:
-        self.folder, self.console = folder, console or Terminal()
+        self.folder = folder
+        self.console = console or Terminal()
         self.live: Live | None = None
-        self.steps = self.total = self.checkpoint = 0
+        self.steps = 0
+        self.total = 0
+        self.checkpoint = 0
 
-    # ------------------------------------------------------------ what happens
+    # ------------------------------------------------------------ called by the run
 
     def begin(self, trainer: Trainer) -> None:
         """Start the view; on a resumed run with what happened before."""
         config = trainer.config
-        self.seeds, self.steps, self.total = len(config.seeds), trainer.loop.steps, config.steps
+        self.seeds = len(config.seeds)
+        self.steps = trainer.loop.steps
+        self.total = config.steps
         self.burn_in = trainer.learner.burn_in
         self.recent = RecentEpisodes(self.seeds)
         self.evaluations: list[tuple[int, NDArray[np.float64], NDArray[np.float64]]] = []
-        self.trail: list[float] = []  # training return at every so many steps, for its small curve
-        self.every = self.next_mark = config.log_every
+        self.training_curve: list[float] = []  # mean training return, every `log_every` steps
+        self.every = config.log_every
+        self.next_point = self.every
         self.newest: dict[str, NDArray[np.float64]] = {}
         if self.steps:
-            self._remember(read_metrics(self.folder, "episode", "evaluation"))
+            self._add_past(read_metrics(self.folder, "episode", "evaluation"))
         self.times: deque[tuple[float, int]] = deque([(time.monotonic(), self.steps)])
         self.drawn = time.monotonic()
-        runs = f"{self.seeds} seeds" if self.seeds > 1 else f"seed {config.seeds[0]}"
-        shaper = f"{config.shaper} ({config.preset})" if config.shaper == "sasr" else config.shaper
-        self.title = f"{config.task} · {config.agent} · shaper {shaper} · {runs} · {trainer.device}"
+        self.title = " · ".join(
+            [
+                config.task,
+                config.agent,
+                f"shaper {shaper_in_words(config)}",
+                _seeds_in_words(config),
+                str(trainer.device),
+            ]
+        )
         if self.console.is_terminal:
             self.live = Live(console=self.console, auto_refresh=False, get_renderable=self._view)
             self.live.start()
         else:
-            self._say(self.title)
+            self._print(self.title)
         if self.steps:
-            self._say(f"resumed at step {self.steps:,}")
+            self._print(f"resumed at step {self.steps:,}")
 
     def turned(self, steps: int) -> None:
         """Draw anew now and then."""
-        if steps >= self.next_mark:
-            self._leave_trail(steps)
+        if steps >= self.next_point:
+            self._add_training_point(steps)
         self.steps = steps
         now = time.monotonic()
-        if now - self.drawn >= (_REDRAW if self.live else _PLAIN):
+        pause = _REDRAW if self.live else _PLAIN
+        if now - self.drawn >= pause:
             self._draw(now)
 
     def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
@@ -90,11 +104,11 @@ class ConsoleView:
 
     def notice(self, steps: int, text: str) -> None:
         """Said at once."""
-        self._say(f"step {steps:,}: {text}")
+        self._print(f"step {steps:,}: {text}")
 
     def warn(self, text: str) -> None:
-        """What no file can take."""
-        self._say(text)
+        """Print what could not be written to a file."""
+        self._print(text)
 
     def save(self) -> dict[str, Any]:
         """Nothing to keep; a checkpoint is being written."""
@@ -108,33 +122,33 @@ class ConsoleView:
         """Leave the last view standing."""
         self.steps = steps
         if self.live:
-            live, self.live = self.live, None
+            live = self.live
+            self.live = None
             live.stop()  # which draws a last time
 
-    # ------------------------------------------------------------- what is seen
+    # ------------------------------------------------------------ drawn
 
     def _draw(self, now: float) -> None:
         self.drawn = now
         self.times.append((now, self.steps))
-        # The burn-in is faster than learning: its speed is none to reckon with once it is over.
-        learning = self.steps > self.burn_in
-        while len(self.times) > 2 and (
-            now - self.times[0][0] > _MEMORY or (learning and self.times[0][1] < self.burn_in)
-        ):
+        while len(self.times) > 2 and self._is_outdated(*self.times[0]):
             self.times.popleft()
         if self.live:
             self.live.refresh()
         else:
-            self._say(self._line())
+            self._print(self._line())
+
+    def _is_outdated(self, time_then: float, steps_then: int) -> bool:
+        """Whether a moment is too old to take the speed from; the burn-in is faster than learning."""
+        is_burn_in = steps_then < self.burn_in < self.steps
+        return is_burn_in or self.drawn - time_then > _MEMORY
 
     def _line(self) -> str:
         parts = [f"step {self.steps:,}/{self.total:,} ({self.steps / max(self.total, 1):.0%})"]
         means = self.recent.means()
-        parts += [
-            f"{what} {spread(means[name], share=share)}"
-            for what, name, share in _TRAINING
-            if np.isfinite(means[name]).any()
-        ]
+        for what, name, share in _TRAINING:
+            if np.isfinite(means[name]).any():
+                parts.append(f"{what} {spread(means[name], share=share)}")
         if self.evaluations:
             parts.append(f"evaluation {spread(self.evaluations[-1][1])}")
         return " | ".join([*parts, *self._pace()])
@@ -159,7 +173,9 @@ class ConsoleView:
             table.add_row("evaluation success", spread(success, share=True), "")
         means = self.recent.means()
         for what, name, share in _TRAINING:
-            bars = sparkline(self.trail, width=self._curve_width) if name == "ep_rew_mean" else ""
+            bars = ""
+            if name == "ep_rew_mean":
+                bars = sparkline(self.training_curve, width=self._curve_width)
             table.add_row(f"training {what}", spread(means[name], share=share), bars)
         for name, values in sorted(self.newest.items()):
             table.add_row(Text(name, style="dim"), spread(values), "")
@@ -170,48 +186,69 @@ class ConsoleView:
         return max(10, min(50, self.console.width - 60))
 
     def _foot(self) -> Text:
-        saved = f" · checkpoint at step {self.checkpoint:,}" if self.checkpoint else ""
-        how = " · Ctrl-C stops with a checkpoint" if self.steps < self.total and self.live else ""
-        return Text(f"{self.folder}{saved}{how}", style="dim", overflow="fold")
+        parts = [str(self.folder)]
+        if self.checkpoint:
+            parts.append(f"checkpoint at step {self.checkpoint:,}")
+        if self.steps < self.total and self.live:
+            parts.append("Ctrl-C stops with a checkpoint")
+        return Text(" · ".join(parts), style="dim", overflow="fold")
 
     def _pace(self) -> list[str]:
-        """Speed and time left; the burn-in is faster than learning, so the time left is at least what it says."""
-        (then, before), (now, steps) = self.times[0], self.times[-1]
-        if now <= then or steps <= before:
+        """Speed and time left, a lower bound while the speed is the burn-in's, which is faster than learning."""
+        time_then, steps_then = self.times[0]
+        time_now, steps_now = self.times[-1]
+        if time_now <= time_then or steps_now <= steps_then:
             return []
-        rate = (steps - before) / (now - then)
-        each = f" × {self.seeds} seeds" if self.seeds > 1 else ""
-        pace = [f"{rate:,.0f} steps/s{each}"]
+        rate = (steps_now - steps_then) / (time_now - time_then)
+        pace = f"{rate:,.0f} steps/s"
+        if self.seeds > 1:
+            pace += f" × {self.seeds} seeds"
         if self.steps >= self.total:
-            return pace
+            return [pace]
         left = f"{clock((self.total - self.steps) / rate)} left"
+        if steps_then < self.burn_in:
+            left = f"at least {left}"
         if self.steps < self.burn_in:
-            return [*pace, f"at least {left}", "burn-in"]
-        return [*pace, left if before >= self.burn_in else f"at least {left}"]
+            return [pace, left, "burn-in"]
+        return [pace, left]
 
-    def _remember(self, events: list[Event]) -> None:
+    def _add_past(self, events: list[Event]) -> None:
         for event in events:
-            if event["step"] >= self.next_mark:
-                self._leave_trail(event["step"])
+            if event["step"] >= self.next_point:
+                self._add_training_point(event["step"])
             self.recent.add_past([event])
             if event["kind"] == "evaluation":
                 if not self.evaluations or self.evaluations[-1][0] != event["step"]:
                     unknown = np.full(self.seeds, np.nan)
                     self.evaluations.append((event["step"], unknown, unknown.copy()))
                 _, returns, success = self.evaluations[-1]
-                returns[event["member"]] = np.nan if event["return_mean"] is None else event["return_mean"]
+                returns[event["member"]] = number_or_nan(event["return_mean"])
                 success[event["member"]] = event["success_rate"]
 
-    def _leave_trail(self, steps: int) -> None:
-        self.next_mark = (steps // self.every + 1) * self.every
-        self.trail.append(mean_and_error(self.recent.means()["ep_rew_mean"])[0])
+    def _add_training_point(self, steps: int) -> None:
+        self.next_point = (steps // self.every + 1) * self.every
+        mean, _ = mean_and_error(self.recent.means()["ep_rew_mean"])
+        self.training_curve.append(mean)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         # Whole lines, also where a file or a log takes them: rich would break them at 80 columns.
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 _TRAINING = (("return", "ep_rew_mean", False), ("success", "success_rate", True), ("length", "ep_len_mean", False))
+
+
+def shaper_in_words(config: TrainConfig) -> str:
+    """The shaper, with the preset where it has one."""
+    if config.shaper == "sasr":
+        return f"{config.shaper} ({config.preset})"
+    return config.shaper
+
+
+def _seeds_in_words(config: TrainConfig) -> str:
+    if len(config.seeds) > 1:
+        return f"{len(config.seeds)} seeds"
+    return f"seed {config.seeds[0]}"
 
 
 def spread(values: NDArray[np.float64], *, share: bool = False) -> str:
@@ -223,8 +260,10 @@ def spread(values: NDArray[np.float64], *, share: bool = False) -> str:
     mean, error = mean_and_error(values)
     if math.isnan(mean):
         return "—"
-    write = (lambda value: f"{value:.0%}") if share else number
-    return write(mean) + (f" ± {write(error)}" if not math.isnan(error) else "")
+    figures = [mean] if math.isnan(error) else [mean, error]
+    if share:
+        return " ± ".join(f"{figure:.0%}" for figure in figures)
+    return " ± ".join(map(number, figures))
 
 
 def number(value: float) -> str:
@@ -238,7 +277,9 @@ def number(value: float) -> str:
         return "0"
     if size >= 1e6 or size < 1e-3:
         return f"{value:.2g}"
-    return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 10 else f"{value:.3f}"
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.3f}"
 
 
 def clock(seconds: float) -> str:
@@ -249,7 +290,9 @@ def clock(seconds: float) -> str:
     """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    if hours:
+        return f"{hours}:{minutes:02}:{rest:02}"
+    return f"{minutes}:{rest:02}"
 
 
 def sparkline(values: Sequence[float], *, width: int = 40) -> str:
@@ -264,5 +307,7 @@ def sparkline(values: Sequence[float], *, width: int = 40) -> str:
     if len(known) > width:
         known = np.array([part.mean() for part in np.array_split(known, width)])
     low, high = known.min(), known.max()
-    level = np.full(len(known), 0.0) if high == low else (known - low) / (high - low) * (len(_BARS) - 1)
-    return "".join(_BARS[round(own)] for own in level.tolist())
+    heights = np.zeros(len(known))
+    if high > low:
+        heights = (known - low) / (high - low) * (len(_BARS) - 1)
+    return "".join(_BARS[round(height)] for height in heights.tolist())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
@@ -51,19 +50,22 @@ class MetricsFile:
 
         Args:
             folder: The run's folder.
-            warn: Told when the disk does not take a line; lines wait until it does.
+            warn: Called with a message when the disk does not take a line; lines wait until it does.
         """
-        self.path, self.warn = folder / NAME, warn
-        self.bytes = self._saved_bytes = 0  # that are on disk now, and that were when the run was saved
+        self.path = folder / NAME
+        self.warn = warn
+        self.bytes = 0  # on disk now
+        self._saved_bytes = 0  # on disk when the run was saved
         self.seconds_before = 0.0  # of training in earlier sessions
         self._start = time.monotonic()
         self.file: BinaryIO | None = None
         self._waiting = b""
         self._failed = False
         self._seeds: tuple[int, ...] = ()
-        self._every = self._next_clock = 1
-        self._at = 0  # steps taken
-        self._told_at = -1
+        self._every = 1
+        self._next_clock = 1
+        self._steps = 0
+        self._last_clock = -1  # the step of the last line of the kind clock
         self._memory: PeakMemory | None = None
 
     @property
@@ -76,9 +78,10 @@ class MetricsFile:
 
         A file that would be cut to nothing is kept beside as it was.
         """
-        self._seeds, self._every = trainer.config.seeds, trainer.config.log_every
-        self._at = trainer.loop.steps
-        self._next_clock = (self._at // self._every + 1) * self._every
+        self._seeds = trainer.config.seeds
+        self._every = trainer.config.log_every
+        self._steps = trainer.loop.steps
+        self._next_clock = (self._steps // self._every + 1) * self._every
         # Unbuffered: a line is with the system as soon as it is written, and a killed run loses none.
         self.file = cast(BinaryIO, self.path.open("ab", buffering=0))
         _lock(self.file, self.path)
@@ -89,67 +92,71 @@ class MetricsFile:
         self.file.truncate(self.bytes)
         self._memory = PeakMemory(trainer.device)
         self._start = time.monotonic()
-        self._push()  # notices that came before
+        self._flush()  # notices that came before
         if lost:
-            self.notice(
-                self._at, f"{self.path.name} was {lost:,} bytes shorter than when it was saved; what it lost stays lost"
-            )
-        if trainer.loop.steps:
-            self.notice(trainer.loop.steps, "resumed")
+            text = f"{self.path.name} was {lost:,} bytes shorter than when it was saved; what it lost stays lost"
+            self.notice(self._steps, text)
+        if self._steps:
+            self.notice(self._steps, "resumed")
 
     def turned(self, steps: int) -> None:
-        """Tell the time now and then."""
-        self._at = steps
+        """Write the time every `log_every` steps."""
+        self._steps = steps
         if steps >= self._next_clock:
             self._next_clock = (steps // self._every + 1) * self._every
-            self._tell_time(steps)
+            self._write_clock(steps)
 
     def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
         """A line for each episode."""
-        self._write(
-            self._event("episode", steps, own.member)
-            | {"environment": own.environment, "return": own.ret, "length": own.length, "success": own.success}
-            for own in ended
-        )
+        for episode in ended:
+            event = self._event("episode", steps, episode.member)
+            event["environment"] = episode.environment
+            event["return"] = episode.ret
+            event["length"] = episode.length
+            event["success"] = episode.success
+            self._write(event)
+        self._flush()
 
     def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
         """A line for each member with all figures."""
-        self._write(
-            self._event("figures", steps, member) | {name: float(own[member]) for name, own in figures.items()}
-            for member in range(len(self._seeds))
-        )
+        for member in range(len(self._seeds)):
+            event = self._event("figures", steps, member)
+            event |= {name: float(values[member]) for name, values in figures.items()}
+            self._write(event)
+        self._flush()
 
     def evaluation(self, steps: int, result: Evaluation) -> None:
         """A line for each member."""
-        self._write(
-            self._event("evaluation", steps, member)
-            | {
-                "return_mean": float(result.returns[member].mean()),
-                "length_mean": float(result.lengths[member].mean()),
-                "success_rate": float(result.success[member].mean()),
-                "returns": result.returns[member].tolist(),
-            }
-            for member in range(len(self._seeds))
-        )
+        for member in range(len(self._seeds)):
+            event = self._event("evaluation", steps, member)
+            event["return_mean"] = float(result.returns[member].mean())
+            event["length_mean"] = float(result.lengths[member].mean())
+            event["success_rate"] = float(result.success[member].mean())
+            event["returns"] = result.returns[member].tolist()
+            self._write(event)
+        self._flush()
 
     def notice(self, steps: int, text: str) -> None:
         """A line for a person to read."""
-        self._write([self._event("notice", steps, None) | {"text": text}])
+        event = self._event("notice", steps)
+        event["text"] = text
+        self._write(event)
+        self._flush()
 
     def save(self) -> dict[str, Any]:
         """The file's length, after making sure that it is on the disk, and the time so far.
 
-        The time is told there as well: a run that is killed right behind its last checkpoint has nothing left to do
-        and would never tell it.
+        The time is written there as well: a run that is killed right after its last checkpoint has nothing left to do
+        and would never write it.
         """
         if self.file is not None:
-            if self._at != self._told_at:
-                self._tell_time(self._at)
-            self._push()
+            if self._steps != self._last_clock:
+                self._write_clock(self._steps)
+            self._flush()
             try:
                 os.fsync(self.file.fileno())
             except OSError as error:
-                self._complain(error)
+                self._warn_once(error)
         return {"bytes": self.bytes, "seconds": self.seconds}
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -160,37 +167,40 @@ class MetricsFile:
         self.bytes = min(self._saved_bytes, length)
 
     def close(self, steps: int) -> None:
-        """Tell the time a last time."""
+        """Write the time once more, and close the file."""
         if self.file is not None:
-            if steps != self._told_at:
-                self._tell_time(steps)
+            if steps != self._last_clock:
+                self._write_clock(steps)
             self.file.close()
             self.file = None
 
-    def _event(self, kind: Kind, step: int, member: int | None) -> Event:
-        return {"kind": kind, "step": step, "member": member, "seed": None if member is None else self._seeds[member]}
+    def _event(self, kind: Kind, step: int, member: int | None = None) -> Event:
+        seed = None if member is None else self._seeds[member]
+        return {"kind": kind, "step": step, "member": member, "seed": seed}
 
-    def _tell_time(self, steps: int) -> None:
-        self._told_at = steps
-        peak = self._memory.bytes() if self._memory else None
-        self._write(
-            [self._event("clock", steps, None) | {"seconds": round(self.seconds, 3), "peak_memory_bytes": peak}]
-        )
+    def _write_clock(self, steps: int) -> None:
+        self._last_clock = steps
+        event = self._event("clock", steps)
+        event["seconds"] = round(self.seconds, 3)
+        event["peak_memory_bytes"] = self._memory.bytes() if self._memory else None
+        self._write(event)
+        self._flush()
 
-    def _write(self, events: Iterable[Event]) -> None:
-        self._waiting += b"".join(json.dumps(_plain(event)).encode() + b"\n" for event in events)
-        self._push()
+    def _write(self, event: Event) -> None:
+        """Add a line to those that wait for `_flush`."""
+        self._waiting += json.dumps(_plain(event)).encode() + b"\n"
 
-    def _push(self) -> None:
+    def _flush(self) -> None:
         try:
             while self._waiting and self.file is not None:
                 written = self.file.write(self._waiting)
-                self._waiting, self.bytes = self._waiting[written:], self.bytes + written
+                self._waiting = self._waiting[written:]
+                self.bytes += written
             self._failed = False
         except OSError as error:
-            self._complain(error)
+            self._warn_once(error)
 
-    def _complain(self, error: OSError) -> None:
+    def _warn_once(self, error: OSError) -> None:
         if not self._failed:
             self._failed = True
             self.warn(f"{self.path}: {error.strerror}; the run goes on, and lines wait until there is room")
@@ -244,8 +254,10 @@ def recorded_steps(run: str | Path, *kinds: Kind) -> int:
 
 def free_place(folder: Path) -> Path:
     """The first of metrics.1.jsonl, metrics.2.jsonl, … that is not there yet."""
-    numbers = itertools.count(1)
-    return next(path for number in numbers if not (path := folder / f"metrics.{number}.jsonl").exists())
+    number = 1
+    while (folder / f"metrics.{number}.jsonl").exists():
+        number += 1
+    return folder / f"metrics.{number}.jsonl"
 
 
 def _end_of_line(path: Path, end: int) -> int:
@@ -266,11 +278,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _plain(own) for key, own in value.items()}
-    return [_plain(own) for own in value] if isinstance(value, list) else value
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value
 
 
-_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
 
 
 class PeakMemory:

@@ -17,6 +17,7 @@ from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.types import Batch
 from sasr.files import read_arrays, write_whole
 from sasr.logs.metrics import Event, read_metrics
+from sasr.logs.recorders import number_or_nan
 from sasr.shaping.beta import beta_mean
 from sasr.shaping.sasr import SASR
 from sasr.training.trainer import Silent, Trainer
@@ -47,11 +48,12 @@ def evaluation_curve(events: list[Event], members: int) -> Curve:
     events = [event for event in events if event["kind"] == "evaluation"]
     steps = sorted({int(event["step"]) for event in events})
     place = {step: k for k, step in enumerate(steps)}
-    curve = Curve(np.array(steps, np.int64), *(np.full((members, len(steps)), np.nan) for _ in range(2)))
+    unknown = np.full((members, len(steps)), np.nan)
+    curve = Curve(np.array(steps, np.int64), unknown, unknown.copy())
     for event in events:
         at = event["member"], place[event["step"]]
-        curve.returns[at] = _number(event["return_mean"])
-        curve.success[at] = _number(event["success_rate"])
+        curve.returns[at] = number_or_nan(event["return_mean"])
+        curve.success[at] = number_or_nan(event["success_rate"])
     return curve
 
 
@@ -62,7 +64,8 @@ def training_curve(events: list[Event], members: int, end: int) -> tuple[NDArray
     another one happens to be between two episodes.
     """
     edges = np.linspace(0, end, _CURVE_POINTS + 1)
-    sums, counts = np.zeros((members, _CURVE_POINTS)), np.zeros((members, _CURVE_POINTS))
+    sums = np.zeros((members, _CURVE_POINTS))
+    counts = np.zeros((members, _CURVE_POINTS))
     for event in events:
         if event["kind"] == "episode" and event["return"] is not None:
             k = min(int(event["step"] * _CURVE_POINTS / max(end, 1)), _CURVE_POINTS - 1)
@@ -113,30 +116,28 @@ def _lines(
     axes: Any, steps: NDArray[Any], values: NDArray[np.float64], *, colour: str, label: str, **style: Any
 ) -> None:
     """Every member thin, the mean of those that have a value thick, and ± one standard error as a band."""
-    there = np.isfinite(values).any(0)
-    if not there.any():
+    known_steps = np.isfinite(values).any(0)
+    if not known_steps.any():
         return
     if len(values) > 1:
-        for own in values:
-            known = np.isfinite(own)
-            axes.plot(steps[known], own[known], color=colour, linewidth=0.6, alpha=0.35)
-    n = np.isfinite(values[:, there]).sum(0)
-    mean = np.nansum(values[:, there], 0) / n
-    axes.plot(steps[there], mean, color=colour, linewidth=1.8, label=label, **style)
+        for seed in values:
+            known = np.isfinite(seed)
+            axes.plot(steps[known], seed[known], color=colour, linewidth=0.6, alpha=0.35)
+    shown, shown_steps = values[:, known_steps], steps[known_steps]
+    n = np.isfinite(shown).sum(0)
+    mean = np.nansum(shown, 0) / n
+    axes.plot(shown_steps, mean, color=colour, linewidth=1.8, label=label, **style)
     if len(values) > 1:
-        spread = np.sqrt(np.nansum((values[:, there] - mean) ** 2, 0) / np.maximum(n - 1, 1) / n)
-        axes.fill_between(steps[there], mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
+        error = np.sqrt(np.nansum((shown - mean) ** 2, 0) / np.maximum(n - 1, 1) / n)
+        axes.fill_between(shown_steps, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
 
 
 def _of(members: int) -> str:
     return f"mean ± standard error of {members} seeds" if members > 1 else "one seed"
 
 
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
-
-
-MAPS_DATA, MAPS = "success_map.npz", "success_map.png"
+MAPS_DATA = "success_map.npz"
+MAPS = "success_map.png"
 MOMENTS = 10
 _MAP_POINTS = 61
 _MAP_BYTES = 2**28
@@ -172,9 +173,10 @@ class SuccessMap(Silent):
             return
         space = trainer.population.observation_space
         assert isinstance(trainer.shaper, SASR)
-        self.shaper, self.action_space = trainer.shaper, trainer.population.action_space
+        self.shaper = trainer.shaper
         (x_low, y_low), (x_high, y_high) = space.low.tolist(), space.high.tolist()
-        self.x, self.y = np.linspace(x_low, x_high, _MAP_POINTS), np.linspace(y_low, y_high, _MAP_POINTS)
+        self.x = np.linspace(x_low, x_high, _MAP_POINTS)
+        self.y = np.linspace(y_low, y_high, _MAP_POINTS)
         self.period = max(1, trainer.config.steps // MOMENTS)
         self.next = (trainer.loop.steps // self.period + 1) * self.period
         if trainer.loop.steps and (self.folder / MAPS_DATA).exists():
@@ -195,7 +197,8 @@ class SuccessMap(Silent):
 
     def _write(self) -> None:
         buffer = io.BytesIO()
-        steps, rate = np.array([step for step, _ in self.kept], np.int64), np.stack([own for _, own in self.kept])
+        steps = np.array([step for step, _ in self.kept], np.int64)
+        rate = np.stack([rates for _, rates in self.kept])
         np.savez_compressed(buffer, steps=steps, x=self.x, y=self.y, rate=rate)
         write_whole(self.folder / MAPS_DATA, buffer.getvalue())
 
@@ -206,8 +209,7 @@ def _maps_until(steps: int, maps: Maps) -> list[tuple[int, NDArray[np.float32]]]
 
 def success_rates(shaper: SASR, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float32]:
     """Mean of the Beta distribution at every point of a grid, (P, Y, X), by the shaper's own counts."""
-    host = shaper.host
-    assert host is not None
+    host = shaper.bound
     grid = torch.tensor(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2), dtype=torch.float32, device=host.device)
     obs = grid.expand(host.members, -1, -1)
     nothing = torch.zeros(obs.shape[:2], device=host.device)
@@ -238,7 +240,8 @@ def draw_maps(run: Path, *, title: str, axes: Mapping[int, str] | None = None) -
         return None
     from matplotlib.figure import Figure
 
-    maps, names = read_maps(run), axes or {}
+    maps = read_maps(run)
+    names = axes or {}
     columns = min(5, len(maps.steps))
     rows = -(-len(maps.steps) // columns)
     figure = Figure(figsize=(2.3 * columns + 1.2, 2.1 * rows + 0.6), layout="constrained")

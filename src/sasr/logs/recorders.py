@@ -35,7 +35,8 @@ class Recorders:
     """
 
     def __init__(self, recorders: Mapping[str, ClosingRecorder], *, essential: str = "metrics") -> None:
-        self.recorders, self.essential = dict(recorders), essential
+        self.recorders = dict(recorders)
+        self.essential = essential
         self._steps = 0
         self._failed: set[str] = set()
 
@@ -93,9 +94,9 @@ class Recorders:
             except Exception as error:
                 if name == self.essential:
                     raise
-                self._say_once(name, error)
+                self._report_once(name, error)
 
-    def _say_once(self, name: str, error: Exception) -> None:
+    def _report_once(self, name: str, error: Exception) -> None:
         if name not in self._failed:
             self._failed.add(name)
             self.notice(self._steps, f"{name} failed ({type(error).__name__}: {error}); the run goes on")
@@ -126,7 +127,7 @@ class RecentEpisodes:
         """Episodes of the metrics file, from before the run was resumed."""
         for event in events:
             if event["kind"] == "episode":
-                ret = np.nan if event["return"] is None else event["return"]
+                ret = number_or_nan(event["return"])
                 self.add(event["member"], ret=ret, length=event["length"], success=event["success"])
 
     def means(self) -> dict[str, NDArray[np.float64]]:
@@ -150,7 +151,9 @@ class ScalarRecorder(Silent):
     def begin(self, trainer: Trainer) -> None:
         """A run that is resumed remembers its newest episodes."""
         config = trainer.config
-        self.seeds, self.every, self.steps = config.seeds, config.log_every, trainer.loop.steps
+        self.seeds = config.seeds
+        self.every = config.log_every
+        self.steps = trainer.loop.steps
         self.recent = RecentEpisodes(len(self.seeds))
         if self.steps:
             self.recent.add_past(read_metrics(self.run, "episode"))
@@ -186,6 +189,11 @@ class ScalarRecorder(Silent):
     def write(self, steps: int, scalars: Mapping[str, NDArray[np.float64]]) -> None:
         """Write values of all seeds, each (P,), by their tags."""
         raise NotImplementedError
+
+
+def number_or_nan(value: float | None) -> float:
+    """A figure of the metrics file, where null stands for what is not finite."""
+    return float("nan") if value is None else float(value)
 
 
 def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:

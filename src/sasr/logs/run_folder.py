@@ -23,6 +23,7 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from sasr.envs.worker_pool import cores
 from sasr.files import leftovers, read_regular, remove_leftovers, write_whole
 from sasr.settings import TrainConfig
 from sasr.training import checkpoint
@@ -41,7 +42,8 @@ class RunFolder:
     """The folder of one run: config.json, metrics.jsonl, checkpoints and pictures."""
 
     def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
-        self.path, self.facts = path, facts
+        self.path = path
+        self.facts = facts
         self.config = TrainConfig.from_json(facts["config"])
         self.observation_space: spaces.Space[Any] = space_from_json(facts["observation_space"])
         self.action_space: spaces.Space[Any] = space_from_json(facts["action_space"])
@@ -101,7 +103,8 @@ class RunFolder:
 def _check_entries(path: Path) -> None:
     """Refuse a run folder with a way out: what is read would come from elsewhere, what is written would go there."""
     for entry in path.iterdir():
-        if not (stat.S_ISREG(mode := entry.lstat().st_mode) or stat.S_ISDIR(mode)):
+        mode = entry.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise ValueError(
                 f"{entry} is a link, a pipe or a device, and a run's folder has files and folders of its own only; "
                 "remove it, or put there what it points to"
@@ -148,8 +151,10 @@ def _damage(facts: Any) -> str:
         return "is cut off or was changed"
     if facts["format"] > FORMAT:
         return ""  # whatever it holds
-    missing = [name for name in ("config", "observation_space", "action_space") if name not in facts]
-    return f"has no {missing[0]!r}" if missing else ""
+    for name in ("config", "observation_space", "action_space"):
+        if name not in facts:
+            return f"has no {name!r}"
+    return ""
 
 
 def _check_format(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -165,7 +170,9 @@ def _check_format(folder: Path, facts: Mapping[str, Any]) -> None:
 def _restored(file: Path, damage: str) -> dict[str, Any]:
     folder = file.parent
     found = checkpoint.newest(folder / CHECKPOINTS)
-    facts = found.facts.get("recorder", {}).get(COPY) if found else None
+    facts = None
+    if found is not None:
+        facts = found.facts.get("recorder", {}).get(COPY)
     if found is None or facts is None or _damage(facts):
         error = ValueError if file.exists() else FileNotFoundError
         raise error(
@@ -204,16 +211,21 @@ def default_place(config: TrainConfig) -> Path:
     counter = 2
     free = path
     while free.exists():
-        free, counter = path.with_name(f"{path.name}-{counter}"), counter + 1
+        free = path.with_name(f"{path.name}-{counter}")
+        counter += 1
     return free
 
 
 def _near(path: Path) -> str:
     """The newest runs beside it, for who mistyped one."""
     parent = path.parent
-    runs = sorted(file.parent for file in parent.glob(f"*/{CONFIG}")) if parent.is_dir() else []
-    runs.sort(key=lambda run: run.stat().st_mtime)
-    return f"; the newest one in {parent} is {runs[-1]}" if runs else ""
+    if not parent.is_dir():
+        return ""
+    runs = sorted(file.parent for file in parent.glob(f"*/{CONFIG}"))
+    if not runs:
+        return ""
+    newest = max(runs, key=lambda run: run.stat().st_mtime)
+    return f"; the newest one in {parent} is {newest}"
 
 
 def _versions() -> dict[str, str]:
@@ -232,37 +244,45 @@ def _versions() -> dict[str, str]:
 def command_line() -> str:
     """What was typed to start this run; of a script only its name, as runs are passed on."""
     name = Path(sys.argv[0]).name
-    return shlex.join([*(["sasr"] if name in ("sasr", "__main__.py") else ["python", name]), *sys.argv[1:]])
+    program = ["sasr"] if name in ("sasr", "__main__.py") else ["python", name]
+    return shlex.join([*program, *sys.argv[1:]])
 
 
 def commit_here() -> str | None:
     """The commit of the code around the current folder, with a + where it was changed since.
 
-    Where code was copied without its history, the variable SASR_COMMIT can tell.
+    Where code was copied without its history, the environment variable SASR_COMMIT takes its place.
     """
-    if told := os.environ.get("SASR_COMMIT"):
-        return told
+    if commit := os.environ.get("SASR_COMMIT"):
+        return commit
     try:
-        asked = [
-            subprocess.run(["git", *words], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
-        ]
+        commit = _git("rev-parse", "HEAD")
+        is_changed = _git("status", "--porcelain", "--untracked-files=no") != ""
     except (OSError, subprocess.SubprocessError):
         return None
-    return asked[0] + ("+" if asked[1] else "")
+    return f"{commit}+" if is_changed else commit
+
+
+def _git(*words: str) -> str:
+    result = subprocess.run(["git", *words], capture_output=True, text=True, check=True, timeout=10)
+    return result.stdout.strip()
 
 
 def _machine(device: torch.device) -> dict[str, Any]:
     """What speed depends on; no names of hosts or users, as runs are passed on."""
+    device_name = str(device)
+    if device.type == "cuda":
+        device_name = torch.cuda.get_device_name(device)
+    return {"system": platform.system(), "processor": _processor(), "cores": cores(), "device": device_name}
+
+
+def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "system": platform.system(),
-        "processor": models[0] if models else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
-    }
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":")[1].strip()
+    return platform.machine()
 
 
 def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
@@ -291,8 +311,10 @@ def space_from_json(data: Mapping[str, Any]) -> spaces.Space[Any]:
     """
     kind = data.get("kind")
     if kind == "Box":
-        shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
-        low, high = (_bound_from_json(data[name], shape, dtype) for name in ("low", "high"))
+        shape = tuple(data["shape"])
+        dtype = np.dtype(data["dtype"])
+        low = _bound_from_json(data["low"], shape, dtype)
+        high = _bound_from_json(data["high"], shape, dtype)
         return spaces.Box(low, high, shape, dtype.type)
     if kind == "Discrete":
         return spaces.Discrete(data["n"], start=data["start"])

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sasr.report import stats
-from sasr.report.read import Collection, Reference, like
+from sasr.report.read import Collection, Reference, reference_of
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import Profile
 from sasr.report.summary import Summary
 
+Floats = NDArray[np.floating[Any]]
 Panels = Mapping[str, Mapping[str, Sequence[SeedResult]]]
 """Seeds by method, for each panel by its title."""
 WIDTH, HEIGHT = 2.9, 2.2
@@ -20,25 +24,100 @@ DASHED = (0, (4, 2))
 
 
 def learning_curves(panels: Panels, *, reference: Mapping[str, Mapping[str, Reference]] | None = None) -> Any:
-    """One panel for each task, one line of mean ± standard error for each method; reference curves are dashed.
+    """One panel for each task, one line of mean ± standard error for each method: the paper's Figure 3.
 
     Args:
         panels: Seeds by method, for each task.
-        reference: Curves by method, for each task; those of methods that a panel has are drawn, in their colour.
+        reference: Curves by method, for each task, drawn dashed in the method's colour as far as our own curves go;
+            also of methods that were not run on this task but on another.
     """
     methods: list[str] = []
     for seeds_by_method in panels.values():
         methods += [method for method in seeds_by_method if method not in methods]
-    figure, axes = grid(len(panels), 4)
+    figure, axes = curve_grid(len(panels))
     for (task, seeds_by_method), panel in zip(panels.items(), axes, strict=True):
         curves = (reference or {}).get(task, {})
-        for method, seeds in seeds_by_method.items():
-            colour, dash = style(methods.index(method))
-            draw_method(panel, seeds, (colour, dash))
-            if curve := like(method, curves):
-                panel.plot(curve.steps, curve.mean, color=colour, linestyle=DASHED, linewidth=0.9, alpha=0.8)
+        end = last_step(seeds_by_method)
+        for index, method in enumerate(methods):
+            if method in seeds_by_method:
+                draw_method(panel, seeds_by_method[method], style(index))
+            curve = reference_of(method, curves)
+            if curve is not None and end > 0:
+                draw_reference(panel, curve.until(end), style(index)[0])
         dress(panel, task)
     legend(figure, methods, dashed="reference" if reference else "")
+    return figure
+
+
+def last_step(seeds_by_method: Mapping[str, Sequence[SeedResult]]) -> int:
+    """Where the longest curve ends; 0 without any."""
+    last = 0
+    for seeds in seeds_by_method.values():
+        for seed in seeds:
+            last = max(last, *seed.steps[-1:], 0)
+    return last
+
+
+def visit_density(
+    densities: Mapping[str, Floats], *, x: Floats, y: Floats, steps: Sequence[int], axes: tuple[str, str]
+) -> Any:
+    """Where runs have been, one row for each method and one panel for each period: the paper's Figure 5.
+
+    Args:
+        densities: For each method, the density of visited states in each period, (K, Y, X).
+        x: Edges of the bins of the first state variable, (X + 1,).
+        y: Edges of those of the second, (Y + 1,).
+        steps: Where periods begin and the last one ends, (K + 1,).
+        axes: Names of both.
+    """
+    # Logarithms: a few states near the start are visited far more often than all others.
+    shown = {method: np.log1p(density) for method, density in densities.items()}
+    top = max(float(density.max()) for density in shown.values())
+    periods = len(steps) - 1
+    columns = periods if len(shown) > 1 or periods == 5 else 4
+    figure, panels = grid(len(shown) * periods, columns, height=0.8 * HEIGHT)
+    image: Any = None
+    for row, (method, density) in enumerate(shown.items()):
+        for period in range(periods):
+            panel = panels[row * periods + period]
+            image = panel.pcolormesh(x, y, density[period], vmin=0.0, vmax=top, cmap="magma", rasterized=True)
+            panel.tick_params(labelsize=7)
+            if row == 0:
+                panel.set_title(f"{short_steps(steps[period])} – {short_steps(steps[period + 1])} steps", fontsize=8)
+            if period == 0 and len(shown) > 1:
+                panel.set_ylabel(method, fontsize=9)
+    figure.supxlabel(axes[0], fontsize=8)
+    figure.supylabel(axes[1], fontsize=8)
+    figure.colorbar(image, ax=list(panels), label="log(1 + density)")
+    return figure
+
+
+def bonus_along_feature(
+    *, steps: Sequence[int], feature: Floats, bonus: Floats, name: str, seeds: Sequence[SeedResult], stages: int = 4
+) -> Any:
+    """What SASR added to the reward along one state variable, over the learning curve: the paper's Figure 4.
+
+    Args:
+        steps: The moments that are known, (K,).
+        feature: The state variable of some visited states at each of them, (K, n).
+        bonus: What was added to the reward there, (K, n).
+        name: What the state variable is.
+        seeds: Their learning curve.
+        stages: How many moments are shown, evenly over those that are known, with the last.
+    """
+    shown = [round(k) for k in np.linspace(-1, len(steps) - 1, min(stages, len(steps)) + 1)[1:]]
+    figure, upper, lower = panels_over_one(len(shown))
+    limits = (float(feature.min()), float(feature.max())), (float(bonus.min()), float(bonus.max()))
+    for panel, moment in zip(upper, shown, strict=True):
+        panel.hist2d(feature[moment], bonus[moment], bins=40, range=limits, cmap="magma_r", norm="log", rasterized=True)
+        panel.set_title(f"{short_steps(steps[moment])} steps", fontsize=9)
+        panel.set_xlabel(name, fontsize=8)
+        panel.tick_params(labelsize=7)
+        lower.axvline(steps[moment], color="#999999", linewidth=1.0, linestyle=DASHED)
+    upper[0].set_ylabel("shaped reward", fontsize=8)
+    if seeds:
+        draw_method(lower, seeds, style(0))
+    dress(lower, "")
     return figure
 
 
@@ -81,6 +160,11 @@ def save(figure: Any, path: str | Path) -> list[Path]:
     return written
 
 
+def draw_reference(panel: Any, curve: Reference, colour: str) -> None:
+    """Draw a curve of others, dashed."""
+    panel.plot(curve.steps, curve.mean, color=colour, linestyle=DASHED, linewidth=1.0, alpha=0.85)
+
+
 def panels_of(found: Collection) -> dict[str, dict[str, Sequence[SeedResult]]]:
     """The seeds of everything that was found, in the order of `found.methods`."""
     panels: dict[str, dict[str, Sequence[SeedResult]]] = {}
@@ -102,6 +186,23 @@ def draw_method(panel: Any, seeds: Sequence[SeedResult], style: tuple[str, Any],
     panel.plot(steps, curve.centre, color=colour, linestyle=dash, linewidth=1.5, label=label)
 
 
+def curve_grid(count: int) -> tuple[Any, Any]:
+    """Panels for learning curves: nine in three rows like the paper, one alone larger."""
+    if count == 1:
+        return grid(1, 1, width=5.6, height=3.4)
+    return grid(count, 3 if count % 3 == 0 else 4)
+
+
+def panels_over_one(count: int) -> tuple[Any, Any, Any]:
+    """A figure, so many panels in a row, and one below that is as wide as all of them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH * count, 2.0 * HEIGHT), layout="constrained")
+    layout = figure.add_gridspec(2, count)
+    upper = [figure.add_subplot(layout[0, column]) for column in range(count)]
+    return figure, upper, figure.add_subplot(layout[1, :])
+
+
 def grid(count: int, columns: int, *, width: float = WIDTH, height: float = HEIGHT) -> tuple[Any, Any]:
     """A figure of its own, not pyplot's: nothing global is touched, and no display is needed."""
     from matplotlib.figure import Figure
@@ -120,7 +221,7 @@ def dress(panel: Any, title: str) -> None:
     panel.set_title(title, fontsize=9)
     panel.set_xlabel("steps", fontsize=8)
     panel.set_ylabel("return", fontsize=8)
-    panel.xaxis.set_major_formatter(_short_steps)
+    panel.xaxis.set_major_formatter(short_steps)
     clean(panel)
 
 
@@ -131,7 +232,12 @@ def clean(panel: Any) -> None:
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def _short_steps(value: float, _: object = None) -> str:
+def short_steps(value: float, _: object = None) -> str:
+    """A number of steps as an axis has it.
+
+    >>> short_steps(25_000), short_steps(1.5e6)
+    ('25k', '1.5M')
+    """
     if abs(value) >= 1e6:
         return f"{value / 1e6:g}M"
     if abs(value) >= 1e3:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sasr.files import read_regular
 from sasr.report import stats
 from sasr.report.figures import DARK, LIGHT
-from sasr.report.read import Collection, Maps, Reference, References, Video, like
+from sasr.report.read import Collection, Maps, Reference, References, Video, reference_of
 from sasr.report.seeds import MAX_POINTS, thin
 from sasr.report.store import Result
 from sasr.report.summary import Aggregate, Cell, Summary
@@ -23,7 +23,10 @@ from sasr.report.tables import Entry, Table, aggregate_table, final_table, repor
 Values = NDArray[np.float64]
 VIDEO_BYTES = 3_000_000
 """Films are embedded while all of them together are smaller than this; the others are linked."""
-_TOP16, _TOP8 = 65_534, 254
+MOST_SHOWN, SHOWN_AT_FIRST = 8, 5
+"""With more methods than the first number, so many are ticked at first."""
+_LARGEST = {16: 65_534, 8: 254}
+"""The whole number that stands for the upper end of a range, by bits."""
 
 
 def payload(
@@ -42,6 +45,7 @@ def payload(
     return {
         "tasks": summary.tasks,
         "methods": summary.methods,
+        "preselected": _preselected(summary),
         "colours": {"light": LIGHT, "dark": DARK},
         "cells": cells,
         "aggregates": [_aggregate(own) for own in summary.aggregates],
@@ -54,13 +58,13 @@ def payload(
 
 def packed(values: NDArray[np.float64], low: float, high: float, *, bits: int = 16) -> str:
     """Numbers in [low, high] as base64 of little-endian whole numbers; the largest of these stands for NaN."""
-    top, kind = (_TOP16, "<u2") if bits == 16 else (_TOP8, "u1")
+    top = _LARGEST[bits]
     finite = np.isfinite(values)
     share = np.zeros(values.shape)
     if high > low:
         share[finite] = np.clip((values[finite] - low) / (high - low), 0.0, 1.0)
     whole = np.where(finite, np.rint(share * top), top + 1)
-    return base64.b64encode(whole.astype(kind).tobytes()).decode()
+    return base64.b64encode(whole.astype(f"<u{bits // 8}").tobytes()).decode()
 
 
 def _cell(summary: Summary, cell: Cell, reference: References, seed: int) -> dict[str, Any]:
@@ -68,11 +72,14 @@ def _cell(summary: Summary, cell: Cell, reference: References, seed: int) -> dic
     drawn = [own for own in result.seeds if own.steps]
     steps, values = stats.aligned([(own.steps, own.returns) for own in drawn])
     kept = thin(len(steps), MAX_POINTS)
-    steps, values = steps[kept], values[:, kept]
+    steps = steps[kept]
+    values = values[:, kept]
     finite = values[np.isfinite(values)]
-    low = high = 0.0
+    low = 0.0
+    high = 0.0
     if len(finite):
-        low, high = float(finite.min()), float(finite.max())
+        low = float(finite.min())
+        high = float(finite.max())
     data: dict[str, Any] = {}
     if drawn and all(own.success for own in drawn):
         _, rates = stats.aligned([(own.steps, own.success) for own in drawn])
@@ -89,7 +96,7 @@ def _cell(summary: Summary, cell: Cell, reference: References, seed: int) -> dic
         "iqm": _band(steps, values, low, high, 16, seed),
         "scale": _all_rounded(summary.scale[result.task]),
         "hours": _rounded(result.wall_seconds / 3600.0),
-        "reference": _reference(like(result.method, reference.get(result.task, {}))),
+        "reference": _reference(reference_of(result.method, reference.get(result.task, {}))),
         "gaps": result.gaps,
         "remarks": result.remarks,
         "command": result.command,
@@ -146,6 +153,18 @@ def _aggregate(aggregate: Aggregate) -> dict[str, Any]:
     }
 
 
+def _preselected(summary: Summary) -> list[int]:
+    """The methods shown at first, as numbers: of more than eight SASR, plain SAC and the three best others."""
+    methods = summary.methods
+    if len(methods) <= MOST_SHOWN:
+        return list(range(len(methods)))
+    ours = [method for method in ("sasr", "sac") if method in methods]
+    others = [own for own in summary.aggregates if own.method not in ours]
+    others.sort(key=lambda own: (-own.tasks, -own.iqm.value if own.tasks else math.inf))
+    chosen = {*ours, *(own.method for own in others[: SHOWN_AT_FIRST - len(ours)])}
+    return [index for index, method in enumerate(methods) if method in chosen]
+
+
 _TABLES = {
     "final": ("mean ± standard error", "high"),
     "iqm": ("IQM [95 % interval]", "high"),
@@ -180,12 +199,13 @@ def _table(key: str, table: Table) -> dict[str, Any]:
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    value = entry.value
-    if isinstance(value, str):
-        return {"text": entry.text(), "value": value}
-    if math.isinf(value):  # never reached: JSON has no infinity, and it sorts last
-        return {"text": entry.text(), "value": 1e300}
-    return {"text": entry.text(), "value": _rounded(value)}
+    data: dict[str, Any] = {"text": entry.text(), "value": entry.value}
+    if isinstance(entry.value, float):
+        # JSON has no infinity; steps that never came sort last.
+        data["value"] = 1e300 if math.isinf(entry.value) else _rounded(entry.value)
+    if entry.incomplete:
+        data["incomplete"] = True
+    return data
 
 
 def _maps(own: Maps) -> dict[str, Any]:
@@ -201,12 +221,13 @@ def _maps(own: Maps) -> dict[str, Any]:
 
 
 def _videos(films: Sequence[Video], out: Path) -> list[dict[str, Any]]:
-    shown, room = [], VIDEO_BYTES
+    shown = []
+    bytes_left = VIDEO_BYTES
     for film in films:
         size = film.path.stat().st_size
-        is_embedded = size <= room
+        is_embedded = size <= bytes_left
         if is_embedded:
-            room -= size
+            bytes_left -= size
             content = base64.b64encode(read_regular(film.path, size)).decode()
             source = f"data:video/{film.path.suffix[1:]};base64,{content}"
         else:

@@ -23,8 +23,11 @@ from sasr.logs import plots
 from sasr.logs.metrics import MAX_BYTES, read_lines
 from sasr.logs.metrics import NAME as METRICS
 from sasr.logs.run_folder import CONFIG, CONFIG_BYTES
+from sasr.logs.states import NAME as STATES
+from sasr.logs.states import States, read_states
 from sasr.report.seeds import MAX_POINTS, SeedResult, logged, training_by_point, training_parts
 from sasr.report.store import INDIFFERENT, Problem, Result, read_files
+from sasr.tasks.catalogue import VARIANTS, full_id
 
 VIDEOS = (".mp4", ".webm")
 REFERENCE_COLUMNS = ("task", "variant", "step", "mean", "spread")
@@ -41,7 +44,43 @@ class Maps(NamedTuple):
     x: NDArray[np.float64]  # (X,)
     y: NDArray[np.float64]  # (Y,)
     rate: NDArray[np.float64]  # (K, P, Y, X)
+    axes: tuple[str, str] = ("observation[0]", "observation[1]")
+
+
+class StatesOfRun(NamedTuple):
+    """Where a run has been, and what SASR added there."""
+
+    task: str
+    method: str
     axes: tuple[str, str]
+    states: States
+
+    @property
+    def density(self) -> NDArray[np.float64]:
+        """Visits of each period over all seeds as a density, (K, Y, X)."""
+        area = np.diff(self.states.y)[:, None] * np.diff(self.states.x)
+        visits = self.states.visits.sum(1)
+        total = visits.sum((1, 2), keepdims=True)
+        return np.asarray(visits / (np.maximum(total, 1) * area))
+
+
+def joined_states(runs: Iterable[StatesOfRun]) -> list[StatesOfRun]:
+    """One for each task and method: seeds of several runs together where bins and periods are the same."""
+    joined: dict[tuple[str, str], StatesOfRun] = {}
+    for run in runs:
+        first = joined.setdefault((run.task, run.method), run)
+        if run is first:
+            continue
+        same = all(
+            np.array_equal(getattr(first.states, part), getattr(run.states, part)) for part in ("steps", "x", "y")
+        )
+        if same:
+            parts = {}
+            for part in ("visits", "feature", "bonus"):
+                pair = getattr(first.states, part), getattr(run.states, part)
+                parts[part] = np.concatenate(pair, axis=1)
+            joined[run.task, run.method] = first._replace(states=first.states._replace(**parts))
+    return list(joined.values())
 
 
 class Video(NamedTuple):
@@ -59,6 +98,17 @@ class Reference(NamedTuple):
     spread: NDArray[np.float64]
     """Standard deviation, as it was logged."""
 
+    def until(self, step: float) -> Reference:
+        """The part up to a step, with its interpolated value there."""
+        if not len(self.steps) or self.steps[-1] <= step:
+            return self
+        kept = self.steps < step
+        parts = []
+        for values in self:
+            end = np.interp(step, self.steps, values)
+            parts.append(np.append(values[kept], end))
+        return Reference(*parts)
+
 
 References = dict[str, dict[str, Reference]]
 """By task, then by method."""
@@ -71,6 +121,7 @@ class Collection:
     results: list[Result] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     maps: list[Maps] = field(default_factory=list)
+    states: list[StatesOfRun] = field(default_factory=list)
     videos: list[Video] = field(default_factory=list)
 
     @property
@@ -95,16 +146,24 @@ class Collection:
 # ---------------------------------------------------------------------- folders
 
 
-def collect(folder: str | Path) -> Collection:
-    """Read a results store, a run, or a folder with any number of both in it."""
+def collect(folder: str | Path, *, leave_out: Path | None = None) -> Collection:
+    """Read a results store, a run, or a folder with any number of both in it.
+
+    Args:
+        folder: The folder.
+        leave_out: A folder below it that is not read, such as the one that the report's own figures go to.
+    """
     root = Path(folder)
     if not root.is_dir():
         raise ValueError(f"{folder} is not a folder; give a results store, a run's folder, or one with runs in it")
     found = Collection()
     origins: list[str] = []
-    for name, below, files in os.walk(root):
-        place = Path(name)
+    for path, below, files in os.walk(root):
+        place = Path(path)
         here = place.resolve().name if place == root else str(place.relative_to(root))
+        if leave_out and place.resolve() == leave_out.resolve():
+            below.clear()
+            continue
         below[:] = sorted(folder for folder in below if not folder.startswith("."))
         if is_run(place):
             below.clear()
@@ -125,7 +184,8 @@ def collect(folder: str | Path) -> Collection:
 
 def _add_run(place: Path, here: str, found: Collection, origins: list[str]) -> None:
     try:
-        found.results.append(from_run(place))
+        result = from_run(place)
+        found.results.append(result)
         origins.append(here)
     except ValueError as error:
         found.problems.append(Problem(here, str(error)[:_LONGEST]))
@@ -136,7 +196,9 @@ def _add_run(place: Path, here: str, found: Collection, origins: list[str]) -> N
     try:
         maps = read_maps(place)
         if maps is not None:
-            found.maps.append(maps._replace(run=here))
+            found.maps.append(maps._replace(run=here, axes=axes_of(result.task)))
+        if os.path.lexists(place / STATES):
+            found.states.append(StatesOfRun(result.task, result.method, axes_of(result.task), read_states(place)))
     except ValueError as error:
         found.problems.append(Problem(here, str(error)))
     found.videos += [Video(here, path) for path in videos(place)]
@@ -205,7 +267,7 @@ def read_maps(folder: Path) -> Maps | None:
         steps, x, y, rate = plots.read_maps(folder)
     except ValueError as error:
         raise ValueError(f"{error}; the page goes without this map") from None
-    return Maps(folder.name, steps, x, y, rate.astype(np.float64), _axes(folder))
+    return Maps(folder.name, steps, x, y, rate.astype(np.float64))
 
 
 def videos(folder: Path) -> list[Path]:
@@ -309,13 +371,11 @@ def _finite(values: Iterable[Any]) -> list[float]:
     return list(filter(math.isfinite, map(logged, values)))
 
 
-def _axes(folder: Path) -> tuple[str, str]:
-    """Names of the two state features where the task is known."""
-    try:
-        task = str(_facts(folder)["config"]["task"])
-    except ValueError:
-        task = ""
-    return ("position", "velocity") if "MountainCar" in task else ("first feature", "second feature")
+def axes_of(task: str) -> tuple[str, str]:
+    """Names of the first two entries of a task's observation."""
+    variant = VARIANTS.get(full_id(task))
+    names = variant.axes if variant else ()
+    return names[0] if names else "observation[0]", names[1] if len(names) > 1 else "observation[1]"
 
 
 # --------------------------------------------------------------- names of methods
@@ -341,8 +401,10 @@ def told_apart(results: Sequence[Result], origins: Sequence[str]) -> list[Result
 def _joined(entries: Iterable[Entry]) -> list[Entry]:
     groups: dict[str, list[Entry]] = defaultdict(list)
     for result, origin in entries:
-        settings = [item for item in sorted(_flat(result.config).items()) if item[0] not in INDIFFERENT]
-        key = repr((result.task, result.method, result.commit, result.steps, settings))
+        settings = _flat(result.config)
+        for name in INDIFFERENT:
+            settings.pop(name, None)
+        key = repr((result.task, result.method, result.commit, result.steps, sorted(settings.items())))
         groups[key].append((result, origin))
     joined: list[Entry] = []
     for group in groups.values():
@@ -351,7 +413,7 @@ def _joined(entries: Iterable[Entry]) -> list[Entry]:
             if _seeds(whole) & _seeds(result):
                 joined.append((result, other_origin))
             else:
-                whole = _plus(whole, result)
+                whole = _with_seeds_of(whole, result)
         joined.append((whole, origin))
     return joined
 
@@ -360,7 +422,7 @@ def _seeds(result: Result) -> set[int]:
     return {seed.seed for seed in result.seeds}
 
 
-def _plus(one: Result, other: Result) -> Result:
+def _with_seeds_of(one: Result, other: Result) -> Result:
     commands = dict.fromkeys(filter(None, (one.command, other.command)))
     return replace(
         one,
@@ -401,12 +463,18 @@ def _commit_suffix(clashing: Sequence[Entry]) -> Suffix:
 def _settings_suffix(clashing: Sequence[Entry]) -> Suffix:
     """Up to three settings that differ."""
     configs = [_flat(result.config) for result, _ in clashing]
-    names = sorted(set().union(*configs) - {"seeds", "task"})
-    differing = [name for name in names if len({repr(config.get(name)) for config in configs}) > 1]
+    differing = []
+    for name in sorted(set().union(*configs) - {"seeds", "task"}):
+        values = {repr(config.get(name)) for config in configs}
+        if len(values) > 1:
+            differing.append(name)
 
     def suffix(entry: Entry) -> str:
         config = _flat(entry[0].config)
-        words = [f"{name.rsplit('.', 1)[-1]}={config.get(name)}" for name in differing[:3]]
+        words = []
+        for name in differing[:3]:
+            short_name = name.rsplit(".", 1)[-1]
+            words.append(f"{short_name}={config.get(name)}")
         return f"({', '.join(words)})" if words else ""
 
     return suffix
@@ -462,7 +530,7 @@ def read_reference(path: str | Path) -> References:
     return dict(found)
 
 
-def like(method: str, curves: Mapping[str, Reference]) -> Reference | None:
+def reference_of(method: str, curves: Mapping[str, Reference]) -> Reference | None:
     """The curve of a method, or of what it is a variant of: that of sasr for sasr-authors and sasr (features=50)."""
     return curves.get(method) or curves.get(family(method))
 

@@ -23,7 +23,7 @@ VERSION = 1
 FILE_BYTES = 2**28
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
-INDIFFERENT = ("seeds", "workers", "checkpoint_minutes")
+INDIFFERENT = ("seeds", "workers", "checkpoint_minutes", "log_states")
 """Settings that don't change what comes out of a seed: seeds of one method may have been run with different ones."""
 _IN_ASCII = {"φ": "phi", "λ": "lambda", "→": "-to-"}
 
@@ -81,11 +81,23 @@ class Result:
         return "1 core" if count == 1 else f"{count} cores"
 
     @property
+    def finished(self) -> bool:
+        """Whether every planned seed took all its steps."""
+        return not self._missing and not self._stopped
+
+    @property
+    def _missing(self) -> list[int]:
+        started = {seed.seed for seed in self.seeds if seed.steps or seed.final}
+        return sorted(set(self.planned) - started)
+
+    @property
+    def _stopped(self) -> list[SeedResult]:
+        return [seed for seed in self.seeds if seed.last < self.steps and seed.seed not in self._missing]
+
+    @property
     def gaps(self) -> tuple[str, ...]:
         """Why this result is not complete, in words; empty where it is."""
-        started = {seed.seed for seed in self.seeds if seed.steps or seed.final}
-        missing = sorted(set(self.planned) - started)
-        stopped = [seed for seed in self.seeds if seed.last < self.steps and seed.seed not in missing]
+        missing, stopped = self._missing, self._stopped
         unjudged = [seed for seed in self.seeds if seed.steps and not seed.final and seed not in stopped]
         gaps = []
         if missing:
@@ -149,12 +161,13 @@ class Result:
         check_names(cls, parts, "a result")
         if not isinstance(parts.get("seeds", []), list):
             raise ValueError("seeds is not a list")
-        seeds = [seed_from_json(own) for own in parts.pop("seeds", [])]
-        notes, planned = tuple(parts.pop("notes", ())), tuple(parts.pop("planned", ()))
+        parts["seeds"] = tuple(seed_from_json(seed) for seed in parts.get("seeds", []))
+        for name in ("notes", "planned"):
+            parts[name] = tuple(parts.get(name, ()))
         for name in ("wall_seconds", "peak_memory_bytes"):
             parts[name] = number(parts.get(name))
         parts["method"] = _name_today(parts["method"], parts.get("config", {}))
-        return cls(**parts, seeds=tuple(seeds), notes=notes, planned=planned)
+        return cls(**parts)
 
 
 def _name_today(method: str, config: Mapping[str, Any]) -> str:
@@ -177,11 +190,7 @@ def cut_short(result: Result) -> Result | None:
 
     The result is one of runs of that length, so that others are compared with it up to there; a note says so.
     """
-    curves = {seed.seed: seed.steps for seed in result.seeds}
-    shared = [set(curves.get(seed, ())) for seed in result.planned]
-    end = 0
-    if shared:
-        end = max(set.intersection(*shared), default=0)
+    end = _last_shared_step(result)
     if end == 0:
         return None
     seeds = []
@@ -191,6 +200,14 @@ def cut_short(result: Result) -> Result | None:
         seeds.append(replace(seed, **curve, taken=end, final=(), final_success=math.nan))
     note = f"the first {end:,} steps of runs of {result.steps:,} that were stopped"
     return replace(result, steps=end, seeds=tuple(seeds), notes=(*result.notes, note))
+
+
+def _last_shared_step(result: Result) -> int:
+    curves = {seed.seed: seed.steps for seed in result.seeds}
+    steps_by_seed = [set(curves.get(seed, ())) for seed in result.planned]
+    if not steps_by_seed:
+        return 0
+    return max(set.intersection(*steps_by_seed), default=0)
 
 
 class Problem(NamedTuple):

@@ -13,10 +13,15 @@ from sasr.report import stats
 from sasr.report.read import Collection
 from sasr.report.stats import Estimate
 from sasr.report.store import Result
+from sasr.tasks.catalogue import BY_NAME
 
 HALFWAY = 0.5
 """The normalised return that counts as having learned a task, for the steps it took."""
 NOTHING = Estimate(math.nan, math.nan, math.nan)
+
+
+Scale = tuple[float, float]
+"""The mean returns of a task's worst and best method; NaN where no seed succeeded or no two methods differ."""
 
 
 class Cell(NamedTuple):
@@ -37,6 +42,11 @@ class Cell(NamedTuple):
     """Median over seeds of the steps to the middle between the worst and the best method; infinite where most never."""
     reached: int
     """Seeds that got there."""
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether seeds are missing or stopped early, so that it can't be ranked among complete results."""
+        return not self.result.finished
 
     @property
     def failed(self) -> int:
@@ -63,18 +73,26 @@ class Summary(NamedTuple):
     tasks: list[str]
     methods: list[str]
     cells: dict[tuple[str, str], Cell]
-    scale: dict[str, tuple[float, float]]
-    """The mean returns of the worst and the best method of each task."""
+    scale: dict[str, Scale]
     aggregates: list[Aggregate]
+
+    @property
+    def learned(self) -> list[str]:
+        """Tasks with normalised returns: those that some seed learned."""
+        return [task for task in self.tasks if math.isfinite(self.scale[task][0])]
 
 
 def summarise(found: Collection, *, seed: int = 0, draws: int = stats.DRAWS) -> Summary:
     """The figures of everything that was found; intervals depend on the seed alone."""
-    tasks, methods = found.tasks, found.methods
+    tasks = found.tasks
+    methods = found.methods
     scale = _scales(found)
     cells = cells_of(found, seed=seed, draws=draws)
-    strata = {method: _strata(method, tasks, cells, scale) for method in methods}
-    aggregates = [_aggregate(method, strata[method], strata[methods[0]], seed, draws) for method in methods]
+    first = _strata(methods[0], tasks, cells, scale)
+    aggregates = []
+    for method in methods:
+        strata = _strata(method, tasks, cells, scale)
+        aggregates.append(_aggregate(method, strata, first, seed, draws))
     return Summary(tasks, methods, cells, scale, aggregates)
 
 
@@ -86,7 +104,9 @@ def cells_of(
     Areas are taken up to where the shortest run of a task was to end, or to `until`, which shorter ones have none to.
     """
     scale = _scales(found)
-    shortest = {task: min(own.steps for own in found.results if own.task == task) for task in found.tasks}
+    shortest: dict[str, int] = {}
+    for result in found.results:
+        shortest[result.task] = min(result.steps, shortest.get(result.task, result.steps))
     cells = {}
     for result in found.results:
         end = shortest[result.task] if until is None else until
@@ -94,24 +114,35 @@ def cells_of(
     return cells
 
 
-def _scales(found: Collection) -> dict[str, tuple[float, float]]:
-    """The mean returns of the worst and the best method, by task."""
+def _scales(found: Collection) -> dict[str, Scale]:
     scales = {}
     for task in found.tasks:
-        means = []
-        for result in found.results:
-            scores = _finite(result.scores)
-            if result.task == task and len(scores):
-                means.append(float(scores.mean()))
-        scales[task] = (min(means), max(means)) if means else (math.nan, math.nan)
+        results = [result for result in found.results if result.task == task]
+        scales[task] = (math.nan, math.nan)
+        if _learned(task, results):
+            scores = [_finite(result.scores) for result in results]
+            means = [float(own.mean()) for own in scores if len(own)]
+            if means and max(means) > min(means):
+                scales[task] = (min(means), max(means))
     return scales
+
+
+def _learned(task: str, results: Sequence[Result]) -> bool:
+    """Whether any seed succeeded; taken for granted where success is not known, as outside the catalogue."""
+    if task not in BY_NAME:
+        return True
+    rates: list[float] = []
+    for result in results:
+        for seed in result.seeds:
+            rates += filter(math.isfinite, (*seed.success, seed.final_success))
+    return max(rates, default=1.0) > 0.0
 
 
 def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values[np.isfinite(values)]
 
 
-def _cell(result: Result, until: int, scale: tuple[float, float], seed: int, draws: int) -> Cell:
+def _cell(result: Result, until: int, scale: Scale, seed: int, draws: int) -> Cell:
     scores = _finite(result.scores)
     mean, error, iqm = math.nan, math.nan, NOTHING
     if len(scores):
@@ -131,14 +162,12 @@ def _cell(result: Result, until: int, scale: tuple[float, float], seed: int, dra
 Strata = dict[str, NDArray[np.float64]]
 
 
-def _strata(
-    method: str, tasks: Sequence[str], cells: dict[tuple[str, str], Cell], scale: dict[str, tuple[float, float]]
-) -> Strata:
+def _strata(method: str, tasks: Sequence[str], cells: dict[tuple[str, str], Cell], scale: dict[str, Scale]) -> Strata:
     """Normalised scores of a method, by task."""
     strata = {}
     for task in tasks:
         cell = cells.get((task, method))
-        if cell is not None and len(cell.scores):
+        if cell is not None and len(cell.scores) and math.isfinite(scale[task][0]):
             strata[task] = stats.normalised(cell.scores, *scale[task])
     return strata
 
@@ -150,7 +179,8 @@ def _aggregate(method: str, own: Strata, first: Strata, seed: int, draws: int) -
     shared = [task for task in own if task in first]
     better = NOTHING
     if shared:
-        ours, theirs = [first[task] for task in shared], [own[task] for task in shared]
+        ours = [first[task] for task in shared]
+        theirs = [own[task] for task in shared]
         better = stats.probability_of_improvement(ours, theirs, seed=seed, draws=draws)
     return Aggregate(
         method=method,

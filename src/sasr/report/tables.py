@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sasr.report.stats import Estimate
-from sasr.report.summary import Cell, Summary
+from sasr.report.summary import Aggregate, Cell, Summary
 
 
 class Entry(NamedTuple):
@@ -22,6 +22,8 @@ class Entry(NamedTuple):
     low: float = math.nan
     high: float = math.nan
     best: bool = False
+    incomplete: bool = False
+    """Not to be ranked: the result behind it is missing or unfinished."""
     mark: str = ""
     """Appended to the figure and explained below the table."""
     digits: int | None = None
@@ -141,12 +143,18 @@ def halfway_table(summary: Summary) -> Table:
 
 def aggregate_table(summary: Summary) -> Table:
     """Methods over all tasks."""
-    first, total = summary.methods[0], len(summary.tasks)
+    first, total = summary.methods[0], len(summary.learned)
+    unfinished = {method for (_, method), cell in summary.cells.items() if cell.incomplete}
+    incomplete = {own.method for own in summary.aggregates if own.tasks < total or own.method in unfinished}
+
+    def complete_and_best_first(own: Aggregate) -> tuple[bool, float]:
+        return own.method in incomplete, -own.iqm.value if own.tasks else math.inf
+
     rows = []
-    for aggregate in sorted(summary.aggregates, key=lambda own: -own.iqm.value if own.tasks else math.inf):
+    for aggregate in sorted(summary.aggregates, key=complete_and_best_first):
         better = Entry() if aggregate.method == first else _interval(aggregate.better)
         row = [
-            Entry(aggregate.method, mark="" if aggregate.tasks == total else "*"),
+            Entry(aggregate.method, mark="*" if aggregate.method in incomplete else ""),
             _interval(aggregate.iqm),
             _interval(aggregate.mean),
             better,
@@ -157,8 +165,11 @@ def aggregate_table(summary: Summary) -> Table:
     notes = [
         "Returns are normalised by task: the worst method's mean is 0, the best's is 1. Intervals: 95 %, bootstrap."
     ]
-    if any(aggregate.tasks < total for aggregate in summary.aggregates):
-        notes.append("* not run on all tasks: not comparable with the others.")
+    if incomplete:
+        notes.append("* not run on all tasks, or not to the end: not comparable with the others.")
+    if total < len(summary.tasks):
+        left_out = ", ".join(task for task in summary.tasks if task not in summary.learned)
+        notes.append(f"Without {left_out}: no seed succeeded there, or no two methods differ.")
     return Table(
         title="Over all tasks",
         columns=("method", "IQM", "mean", f"P({first} > method)", "tasks", "runs"),
@@ -210,7 +221,7 @@ def table_by_task(
     *,
     highest: bool = True,
 ) -> Table:
-    """Tasks by methods, or by variants of one setting; the best of a row is bold.
+    """Tasks by methods, or by variants of one setting; the best of a row is bold, unless the row is incomplete.
 
     Args:
         title: Above the table.
@@ -220,7 +231,10 @@ def table_by_task(
         entry: What is said of a cell.
         highest: Whether the best is the highest.
     """
-    rows = [_row(task, [cells.get((task, method)) for method in methods], entry, highest) for task in tasks]
+    rows = []
+    for task in tasks:
+        row_cells = [cells.get((task, method)) for method in methods]
+        rows.append(_row(task, row_cells, entry, highest))
     return Table(title=title, columns=("task", *methods), rows=tuple(rows), notes=_notes(rows))
 
 
@@ -232,15 +246,16 @@ def _row(task: str, cells: Sequence[Cell | None], entry: Callable[[Cell], Entry]
     entries = [Entry() if cell is None else entry(cell) for cell in cells]
     values = [float(each.value) for each in entries if not math.isnan(float(each.value))]
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    incomplete = [cell is None or cell.incomplete for cell in cells]
     best = math.nan
-    if len(set(values)) > 1:  # of equals none is best
+    if len(set(values)) > 1 and not any(incomplete):  # of equals none is best
         best = max(values) if highest else min(values)
-    finished = [Entry(task)]
-    for each, cell in zip(entries, cells, strict=True):
+    row = [Entry(task, mark="°" if any(incomplete) else "")]
+    for each, cell, is_incomplete in zip(entries, cells, incomplete, strict=True):
         digits = digits_for(largest) if each.digits is None else each.digits
         is_best = each.value == best and math.isfinite(best)
-        finished.append(each._replace(best=is_best, mark=_mark(cell), digits=digits))
-    return tuple(finished)
+        row.append(each._replace(best=is_best, incomplete=is_incomplete, mark=_mark(cell), digits=digits))
+    return tuple(row)
 
 
 def _mark(cell: Cell | None) -> str:
@@ -253,8 +268,13 @@ def _mark(cell: Cell | None) -> str:
 
 
 def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
-    marks = "".join(entry.mark for row in rows for entry in row)
+    marks = set()
+    for row in rows:
+        for entry in row:
+            marks.update(entry.mark)
     notes = []
+    if "°" in marks:
+        notes.append("° incomplete row: a method is missing or unfinished, so the others are not ranked.")
     if "*" in marks:
         notes.append("* incomplete: seeds, steps or the final evaluation are missing.")
     if "‡" in marks:
@@ -296,7 +316,11 @@ def _cost(cell: Cell, what: str) -> float:
 
 def _machines(summary: Summary, task: str) -> int:
     """How many machines the methods of a task ran on."""
-    return len({repr(sorted(cell.result.machine.items())) for (own, _), cell in summary.cells.items() if own == task})
+    machines = set()
+    for (cell_task, _), cell in summary.cells.items():
+        if cell_task == task:
+            machines.add(repr(sorted(cell.result.machine.items())))
+    return len(machines)
 
 
 def _markdown_entry(entry: Entry) -> str:
@@ -318,7 +342,14 @@ def _markdown(text: str) -> str:
 
 
 def _latex(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "–": "--", "†": r"$\dagger$", "‡": r"$\ddagger$", "~": r"\textasciitilde{}"}
+    special = {
+        "\\": r"\textbackslash{}",
+        "–": "--",
+        "†": r"$\dagger$",
+        "‡": r"$\ddagger$",
+        "°": r"$^\circ$",
+        "~": r"\textasciitilde{}",
+    }
     special |= {"^": r"\textasciicircum{}", "±": r"$\pm$", "<": r"$<$", ">": r"$>$"}
     special |= {sign: rf"\{sign}" for sign in "#$%&_{}"}
     return "".join(special.get(sign, sign) for sign in text)

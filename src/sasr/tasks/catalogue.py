@@ -93,6 +93,7 @@ def _ant(
         success=success,
         ends="torso outside 0.2 m ≤ height ≤ 1.0 m",
         kwargs={"threshold": threshold},
+        axes=("torso height",),
     )
     paper = replace(code, horizon=1000, observation=(105,), kwargs=code.kwargs | {"profile": "paper"})
     return Task(name=name, family="MuJoCo", action=(8,), code=code, paper=paper if in_paper else None, table1=table1)

@@ -34,7 +34,7 @@ function curveOf(cell) {
   const found = decoded(cell);
   const success = state.y === "success";
   const [low, high] = cell.scale;
-  const scaled = (values) => (state.y === "normalised" ? values.map((v) => (high > low ? (v - low) / (high - low) : 0)) : values);
+  const scaled = (values) => (state.y === "normalised" ? values.map((v) => (high > low ? (v - low) / (high - low) : NaN)) : values);
   const shown = (list) => (list || []).map((values) => smoothed(scaled(values), state.smoothing));
   const seeds = shown(success ? found.success : found.returns);
   const curve = meanAndError(seeds);
@@ -149,7 +149,7 @@ function toggleSize(chart) {
 }
 
 function chosenCells(task) {
-  return [...state.method].sort((a, b) => a - b).map((method) => cellAt.get(`${task}/${method}`)).filter(Boolean);
+  return chosen("method").map((method) => cellAt.get(`${task}/${method}`)).filter(Boolean);
 }
 
 function drawChart(chart) {
@@ -157,11 +157,13 @@ function drawChart(chart) {
   chart.stale = false;
   const cells = chosenCells(chart.task);
   const traces = cells.slice().reverse().flatMap(tracesOf);  // the first method is drawn last, on top
+  const unscaled = state.y === "normalised" && !cells.some((cell) => cell.scale[1] > cell.scale[0]);
   const titles = { steps: "steps", log: "steps", hours: "hours", return: "return", normalised: "normalised return", success: "success rate" };
   draw(chart.plot, traces, {
     xaxis: { title: { text: titles[state.x], standoff: 6 }, type: state.x === "log" ? "log" : "linear", nticks: 6 },
     yaxis: { title: { text: titles[state.y], standoff: 4 } },
     uirevision: `${state.x}/${state.y}`,
+    annotations: unscaled ? [{ text: "no seed succeeded, or no two methods differ", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] : [],
   }, chart.name);
   const table = data.tables.find((own) => own.key === "final");
   const row = table.rows[chart.task];
@@ -180,7 +182,7 @@ function drawCurves() {
   }
   byId("charts").classList.toggle("single", shown === 1);
   byId("no-charts").hidden = shown > 0;
-  byId("legend").replaceChildren(...[...state.method].sort((a, b) => a - b).map((method) =>
+  byId("legend").replaceChildren(...chosen("method").map((method) =>
     make("span", {}, make("i", { class: "swatch", style: `--own:${colour(method)}` }), data.methods[method])));
 }
 
@@ -198,7 +200,8 @@ function tellCommands(chart) {
 }
 
 // ---- over all tasks ----
-const overall = data.tasks.length > 1 && data.methods.length > 1;  // otherwise there is nothing to take together
+// With one task, one method, or nothing learned there is nothing to take together.
+const overall = data.tasks.length > 1 && data.methods.length > 1 && data.aggregates.some((own) => own.tasks);
 
 function drawOverall() {
   if (!canDraw() || !overall) return;

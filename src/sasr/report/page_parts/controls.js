@@ -4,7 +4,7 @@ const form = byId("form");
 function makeControls() {
   for (const [kind, names] of [["method", data.methods], ["task", data.tasks]]) {
     byId(`${kind}s`).append(...names.map((name, at) => {
-      const box = make("input", { type: "checkbox", name: kind, value: at, checked: true });
+      const box = make("input", { type: "checkbox", name: kind, value: at, checked: state[kind].has(at) });
       const swatch = kind === "method" ? [make("i", { class: "swatch", "data-method": at })] : [];
       return make("label", {}, box, ...swatch, make("span", {}, name));
     }));
@@ -40,11 +40,16 @@ function tellSmoothing() {
   byId("smoothing-told").textContent = state.smoothing > 1 ? `mean of ${state.smoothing} points` : "off";
 }
 
+function chosen(kind) {
+  return [...state[kind]].sort((a, b) => a - b);
+}
+
 // The address carries the choice, so that a view can be bookmarked and passed on.
 function toAddress() {
   const parts = new URLSearchParams();
   for (const [kind, names] of [["method", data.methods], ["task", data.tasks]]) {
-    if (state[kind].size < names.length) parts.set(kind, [...state[kind]].sort((a, b) => a - b).join("."));
+    const usual = kind === "method" ? data.preselected : [...names.keys()];
+    if (chosen(kind).join() !== usual.join()) parts.set(kind, chosen(kind).join("."));
   }
   for (const [name, usual] of [["show", "mean"], ["smoothing", 1], ["x", "steps"], ["y", "return"], ["reference", true]]) {
     if (state[name] !== usual) parts.set(name, state[name]);
@@ -79,6 +84,20 @@ function redraw() {
   });
 }
 
+// What was never in sight has not been drawn yet, paper is narrower than the screen, and a film prints as a white box.
+function drawForPrint() {
+  for (const film of document.querySelectorAll("video")) {
+    const still = film.nextElementSibling;
+    [still.width, still.height] = [film.videoWidth, film.videoHeight];
+    still.getContext("2d").drawImage(film, 0, 0);
+  }
+  for (const chart of charts) drawChart(chart);
+  if (data.maps.length && canDraw() && !byId("map").data) showLastMap();
+  for (const plot of document.querySelectorAll(".plot")) {
+    if (plot.data && plot.offsetWidth) Plotly.relayout(plot, { width: plot.offsetWidth, height: plot.offsetHeight });
+  }
+}
+
 function paintSwatches() {
   for (const swatch of document.querySelectorAll(".swatch[data-method]")) swatch.style.setProperty("--own", colour(Number(swatch.dataset.method)));
 }
@@ -102,6 +121,11 @@ function listen() {
     say(`${theme} theme`);
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  addEventListener("beforeprint", drawForPrint);
+  matchMedia("print").addEventListener("change", (medium) => medium.matches && drawForPrint());
+  addEventListener("afterprint", () => {
+    for (const plot of document.querySelectorAll(".plot")) if (plot.data) Plotly.relayout(plot, { width: null, height: null, autosize: true });
+  });
   for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", () => copy(button.dataset.copy, "Command"));
 }
 

@@ -54,7 +54,7 @@ const cellAt = new Map(data.cells.map((cell) => [`${cell.task}/${cell.method}`, 
 // ---- what is chosen ----
 const state = {
   task: new Set(data.tasks.keys()),
-  method: new Set(data.methods.keys()),
+  method: new Set(data.preselected),
   show: "mean",
   smoothing: 1,
   x: "steps",

@@ -10,6 +10,7 @@ function drawMap() {
   const z = rows(map.decoded.slice(moment * size, (moment + 1) * size), width);
   byId("map-told").textContent = `${map.steps[moment].toLocaleString("en")} steps`;
   byId("map-step").setAttribute("aria-valuetext", byId("map-told").textContent);
+  byId("map-caption").textContent = `${map.run}, ${byId("map-told").textContent}`;
   draw(byId("map"), [{
     type: "heatmap", x: map.x, y: map.y, z, zmin: 0, zmax: 1, colorscale: "Viridis", colorbar: { title: { text: "success rate", side: "right" }, thickness: 12, outlinewidth: 0 },
     hovertemplate: `${map.axes[0]} %{x:.3g}, ${map.axes[1]} %{y:.3g}<br>success rate %{z:.3f}<extra></extra>`,
@@ -31,21 +32,24 @@ function playMap() {
   }, 700);
 }
 
+function showLastMap() {
+  byId("map-step").max = mapChosen().steps.length - 1;
+  byId("map-step").value = mapChosen().steps.length - 1;
+  drawMap();
+}
+
 function makeMaps() {
   if (!data.maps.length) return;
   byId("maps").hidden = false;
   byId("map-run").append(...data.maps.map((map, at) => make("option", { value: at }, map.run)));
-  const begin = () => {
-    byId("map-step").max = mapChosen().steps.length - 1;
-    byId("map-step").value = mapChosen().steps.length - 1;
-    drawMap();
-  };
-  byId("map-run").addEventListener("change", begin);
+  byId("map-run").addEventListener("change", showLastMap);
   byId("map-step").addEventListener("input", drawMap);
   byId("map-play").addEventListener("click", playMap);
   // Drawn when it comes into sight, like the curves.
   new IntersectionObserver((entries, own) => {
-    if (entries.some((entry) => entry.isIntersecting)) { own.disconnect(); begin(); }
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    own.disconnect();
+    if (!byId("map").data) showLastMap();
   }, { rootMargin: "250px" }).observe(byId("map"));
 }
 
@@ -56,7 +60,8 @@ function makeFilms() {
   byId("videos").append(...data.videos.map((film) => {
     const caption = make("figcaption", {}, make("h3", {}, `${film.run} · ${film.name}`));
     if (!film.embedded) caption.append(make("span", { class: "chip warn" }, "linked, not in this file"));
-    return make("figure", {}, caption, make("video", { controls: true, preload: "metadata", src: film.source, "aria-label": `Film ${film.name} of ${film.run}` }));
+    const video = make("video", { controls: true, preload: "auto", src: film.source, "aria-label": `Film ${film.name} of ${film.run}` });
+    return make("figure", {}, caption, video, make("canvas", { class: "still" }));
   }));
 }
 

@@ -29,7 +29,8 @@ function tableCell(row, at, columns, good) {
   if (!at) return make("th", { scope: "row" }, row[0].text);
   const values = columns.slice(1).map((column) => row[column.at].value).filter((value) => typeof value === "number" && value < 1e299);
   const own = row[at].value, low = Math.min(...values), high = Math.max(...values);
-  if (!good || typeof own !== "number" || own > 1e299 || !(high > low)) return make("td", {}, row[at].text);
+  const ranked = good && columns.slice(1).every((column) => !row[column.at].incomplete);
+  if (!ranked || typeof own !== "number" || own > 1e299 || !(high > low)) return make("td", {}, row[at].text);
   const share = good === "high" ? (own - low) / (high - low) : (high - own) / (high - low);
   return make("td", { style: `--share:${share.toFixed(3)}`, class: share === 1 ? "best" : null }, row[at].text);
 }
