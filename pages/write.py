@@ -88,7 +88,7 @@ def _read(paths: Iterable[Path], blocks: Blocks) -> dict[Path, Page]:
 
 def _stale(pages: dict[Path, Page]) -> list[Path]:
     """Pictures of ours, which say what they were drawn from, that no page beside them has."""
-    shown = set()
+    shown: set[Path] = set()
     for path, page in pages.items():
         shown.update(path.parent / picture.file for picture in page.pictures)
     stale = []

@@ -48,7 +48,7 @@ def test_only_a_file_of_its_own_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert read_regular(tmp_path / "file", 5) == b"12345"
     for name in ("link", "device", "folder", "pipe"):
-        with pytest.raises(OSError, match=f"{name} is a link, a pipe or a device"):
+        with pytest.raises(OSError, match=f"{name} is a link, a folder, a pipe or a device"):
             open_regular(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         open_regular(tmp_path / "missing")

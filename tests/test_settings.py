@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sasr
 from sasr import LinearSchedule
 from sasr.agents import SacConfig
 from sasr.agents.registry import AGENTS
 from sasr.cli.options import split_settings
 from sasr.experiments import Method
+from sasr.experiments.plan import grid
 from sasr.experiments.plan_file import parse_plan
 from sasr.settings import TrainConfig, shown, typed, with_settings
 from sasr.shaping.presets import SasrConfig
@@ -140,3 +144,29 @@ def test_every_setting_comes_back_from_what_is_shown_of_it(config_class: type) -
     config = config_class()
     texts = {field.name: shown(getattr(config, field.name)) for field in dataclasses.fields(config)}
     assert with_settings("agent", config, texts) == config
+
+
+@pytest.mark.parametrize("value", [10**400, "1" + "0" * 400, [1], {"a": 1}, True, math.nan, "nan"])
+def test_what_no_step_size_can_be_is_a_setting_that_is_named(value: object) -> None:
+    with pytest.raises(ValueError, match=r"critic_lr"):
+        TrainConfig(
+            task="Pendulum-v1", agent="sac", agent_config=with_settings("agent", SacConfig(), {"critic_lr": value})
+        )
+
+
+@pytest.mark.parametrize("schedule", ["inf,0.1", "0.5,inf", "nan,0.1", "0.5,1e400"])
+def test_a_schedule_has_finite_ends(schedule: str) -> None:
+    with pytest.raises(ValueError, match=rf"shaper.bandwidth={schedule} is not .*START,END"):
+        with_settings("shaper", SasrConfig(), {"bandwidth": schedule})
+
+
+@pytest.mark.parametrize("hidden", [(10**13,), (64, 10**30)])
+def test_a_layer_that_no_machine_can_hold_is_refused_before_it_is_made(hidden: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"agent.hidden=.* is too large"):
+        TrainConfig(task="Pendulum-v1", agent="sac", agent_config=SacConfig(hidden=hidden))
+
+
+@pytest.mark.parametrize("ask", [sasr.train, lambda task, seeds: grid([task], ["sac"], seeds=seeds)])
+def test_more_seeds_than_any_machine_can_train_are_refused_at_once(ask: Callable[..., object]) -> None:
+    with pytest.raises(ValueError, match=r"seeds=10{15} must be at most 10,000"):
+        ask("Pendulum-v1", seeds=10**15)

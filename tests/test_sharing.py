@@ -127,7 +127,11 @@ def test_the_folder_is_uploaded_under_its_name(
     calls: list[tuple[str, dict]] = []
 
     def fake(name: str) -> Callable[..., str]:
-        return lambda self, **arguments: (calls.append((name, arguments)), "https://the.hub/me/pendulum")[1]
+        def called(self: huggingface_hub.HfApi, **arguments: object) -> str:
+            calls.append((name, arguments))
+            return "https://the.hub/me/pendulum"
+
+        return called
 
     for name in ("create_repo", "upload_folder"):
         monkeypatch.setattr(huggingface_hub.HfApi, name, fake(name))

@@ -22,7 +22,7 @@ from sasr.logs.run_folder import COPY, ConfigCopy, RunFolder, check_free, defaul
 from sasr.logs.states import VisitedStates
 from sasr.logs.tensorboard import TensorBoard
 from sasr.policy import Policy, load_policy
-from sasr.settings import TrainConfig, typed_task_settings
+from sasr.settings import TrainConfig, first_seeds, typed_task_settings
 from sasr.shaping.base import RewardShaper
 from sasr.shaping.registry import CUSTOM, SHAPERS, shaper_named
 from sasr.sharing import export_run
@@ -122,7 +122,7 @@ def train(
         agent=agent,
         shaper=shaper,
         preset=preset,
-        seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds),
+        seeds=first_seeds(seeds) if isinstance(seeds, int) else tuple(seeds),
         steps=default_steps(name) if steps is None else steps,
         device=device,
         **settings,

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 
 class IrregularFileError(OSError):
-    """A link, a pipe or a device where a file belongs: it may lead elsewhere, or never answer."""
+    """A link, a folder, a pipe or a device where a file belongs: it may lead elsewhere, or never answer."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is a link, a pipe or a device; only a file of its own is read")
+        super().__init__(f"{path} is a link, a folder, a pipe or a device; only regular files are read")
 
 
 def write_whole(path: Path, data: str | bytes) -> None:

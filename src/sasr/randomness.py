@@ -77,7 +77,7 @@ class MemberStreams(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         saved = state.pop("_saved")
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self.generators = [torch.Generator(device) for device, _ in saved]
         for generator, (_, position) in zip(self.generators, saved, strict=True):
             generator.set_state(position)

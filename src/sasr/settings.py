@@ -25,6 +25,8 @@ Mode = Literal["auto", "eager", "compile", "graph"]
 """How updates run."""
 WHOLE_RUN = 2**62
 """Length of a schedule that was given as START,END: `TrainConfig` makes it as long as the run."""
+MOST_SEEDS = 10_000
+"""Independent runs that may be asked for at once."""
 _LARGEST = 10**12  # of the whole numbers in an agent's or a shaper's settings
 _MOST = {"steps": 10**12, "environments": 10**5, "eval_episodes": 10**5, "max_episode_steps": 10**12}
 
@@ -227,7 +229,7 @@ def typed(value: Any, hint: Any) -> Any:
     for option in options:
         try:
             return _as(value, option)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):  # the last: a whole number that no float can hold
             continue
     raise ValueError(f"not {' or '.join(map(_in_words, options))}")
 
@@ -251,6 +253,17 @@ def shown(value: Any) -> str:
 def field_types(config_class: type[Any]) -> dict[str, Any]:
     """The type of each field of a dataclass."""
     return get_type_hints(config_class)
+
+
+def first_seeds(number: int) -> tuple[int, ...]:
+    """Seeds 0, 1, … of so many runs.
+
+    >>> first_seeds(3)
+    (0, 1, 2)
+    """
+    if number > MOST_SEEDS:
+        raise ValueError(f"seeds={number} must be at most {MOST_SEEDS:,}; it is how many independent runs to train")
+    return tuple(range(number))
 
 
 def choose_device(name: str) -> torch.device:

@@ -172,6 +172,7 @@ def test_flagged_slots_count_and_are_forgotten_when_released() -> None:
     replay = Replay(torch.randn(40, K))
     evidence = flagged(replay)
     counts = evidence.estimator
+    assert isinstance(counts, LinearCounts)
     evidence.observe(replay.states[None])
     evidence.add(0, 0, torch.tensor([3, 5, 7]))
     evidence.add(0, 1, torch.arange(10, 30))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -53,7 +55,8 @@ def test_a_script_s_function_is_named_by_its_file(monkeypatch: pytest.MonkeyPatc
     main = type(sys)("__main__")
     main.__file__ = "somewhere/own_task.py"
 
-    def make() -> None: ...
+    def make() -> gym.Env[Any, Any]:
+        raise AssertionError
 
     make.__module__, main.make = "__main__", make  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "__main__", main)
@@ -67,9 +70,9 @@ def short_training(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     asked: list[dict] = []
     train = sasr.train
 
-    def short(task: object, **settings: object) -> sasr.Run:
+    def short(task: Any, **settings: Any) -> sasr.Run:
         asked.append(settings)
-        more = {"agent": SHORT, "workers": 0, "eval_every": 30, "eval_episodes": 1, "log_every": 30}
+        more: dict[str, Any] = {"agent": SHORT, "workers": 0, "eval_every": 30, "eval_episodes": 1, "log_every": 30}
         return train(task, progress=False, events=False, **more, **settings)
 
     monkeypatch.setattr(sasr, "train", short)

@@ -15,7 +15,7 @@ from sasr.integrations.sb3 import ShapedReplayBuffer, ShapedRolloutBuffer
 
 ALGORITHMS = {a.__name__: a for a in (SAC, TD3, DDPG, DQN, TQC, CrossQ, QRDQN, PPO, A2C)}
 BOX = gym.spaces.Box(-30, 30, (2,), np.float32)
-SPACES = {
+SPACES: dict[str, gym.Space[Any]] = {
     "box": BOX,
     "double": gym.spaces.Box(-30, 30, (2,), np.float64),
     "dict": gym.spaces.Dict(observation=BOX, room=gym.spaces.Discrete(3)),

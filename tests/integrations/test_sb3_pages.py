@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stable_baselines3 import SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from examples import mountain_car_sb3
@@ -27,7 +28,7 @@ def test_the_pages_code_blocks_run(monkeypatch: pytest.MonkeyPatch) -> None:
         exec(block, names)
     assert learned == [("SAC", 20_000), ("PPO", 20_000)]
     critic = names["NormalisedCritics"]
-    assert issubclass(critic, mountain_car_sb3.SAC.policy_aliases["MlpPolicy"])
+    assert issubclass(critic, SAC.policy_aliases["MlpPolicy"])
     assert names["hyperparams"]["MountainCarContinuous-v0"]["replay_buffer_class"].__name__ == "ShapedReplayBuffer"
 
 

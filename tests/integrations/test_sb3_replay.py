@@ -54,6 +54,8 @@ def test_observation_spaces(kind: str, shaper: str) -> None:
     model = trained(env=env, steps=60, policy=POLICIES.get(kind, "MlpPolicy"), buffer_size=100, **shaped(shaper))
     buffer = model.replay_buffer
     assert isinstance(buffer, ShapedDictReplayBuffer if kind == "dict" else ShapedReplayBuffer)
+    assert buffer.last_batch is not None
+    assert buffer.last_bonus is not None
     state = {"dict": (5,), "image": (1, 36, 36), "discrete": (61,), "multidiscrete": (82,), "multibinary": (4,)}
     assert buffer.last_batch.obs.shape[2:] == state.get(kind, (2,))
     assert torch.isfinite(buffer.last_bonus).all()
@@ -97,7 +99,9 @@ def test_n_step_returns_have_the_bonus_of_every_step_discounted(normalise: bool)
     expected, sample = samples
     for name in ("observations", "actions", "next_observations", "dones", "discounts"):
         torch.testing.assert_close(getattr(sample, name), getattr(expected, name))
+    assert expected.discounts is not None
     bonus = 0.25 * (1.0 - expected.discounts) / (1.0 - 0.9)
+    assert isinstance(bonus, torch.Tensor)
     assert len(bonus.unique()) == 3  # windows of one, two and three steps
     torch.testing.assert_close(sample.rewards, expected.rewards + bonus)
 

@@ -76,7 +76,7 @@ def test_what_works_with_what(shaper: str, algorithm: str, works: bool) -> None:
 
 # ----------------------------------------------------------------- learning
 
-LOSSES = [
+LOSSES: list[tuple[dict[str, Any], str]] = [
     ({"name": "rnd", "hidden": (32,)}, "prediction_error"),
     ({"name": "drnd", "hidden": (32,)}, "prediction_error"),
     ({"name": "explors", "hidden": (32,), "first_states": 0}, "value_loss"),
@@ -165,12 +165,19 @@ def test_somebodys_own_shaper_is_copied_observes_shapes_learns_and_is_saved(tmp_
 
 
 def test_shapers_can_be_named_as_a_configuration_file_would() -> None:
-    assert make_shaper("authors").config == SASR("authors").config
-    assert make_shaper({"preset": "paper", "retention": 0.5}).config == SASR("paper", retention=0.5).config
-    assert make_shaper({"name": "rnd", "weight": 0.2}).config == RND(weight=0.2).config
+    for given, meant in (
+        ("authors", SASR("authors")),
+        ({"preset": "paper", "retention": 0.5}, SASR("paper", retention=0.5)),
+        ({"name": "rnd", "weight": 0.2}, RND(weight=0.2)),
+    ):
+        shaper = make_shaper(given)
+        assert isinstance(shaper, SASR | RND)
+        assert shaper.config == meant.config
     used = SASR("paper")
     used.bind(Host(observation_space=box(2), action_space=box(1)))
-    assert make_shaper(used).host is None
+    unbound = make_shaper(used)
+    assert isinstance(unbound, SASR)
+    assert unbound.host is None
 
 
 def test_what_is_no_shaper_is_refused() -> None:
@@ -193,8 +200,9 @@ def test_what_is_no_shaper_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["box", "dict"])
 def test_asking_the_policy_changes_nothing(algorithm: str, kind: str) -> None:
     discrete = algorithm in ("DQN", "QRDQN")
-    env = DummyVecEnv([lambda: Corridor(kind, discrete)])
-    env = VecNormalize(env, norm_obs_keys=["observation"] if kind == "dict" else None)
+    env = VecNormalize(
+        DummyVecEnv([lambda: Corridor(kind, discrete)]), norm_obs_keys=["observation"] if kind == "dict" else None
+    )
     policy_class = "MultiInputPolicy" if kind == "dict" else "MlpPolicy"
     model = trained(algorithm, env, steps=25, policy=policy_class, **shaped("gfa_rfe"))
     buffer = model.replay_buffer

@@ -182,6 +182,11 @@ def test_no_name_is_a_formula_to_a_spreadsheet() -> None:
     assert rest == [[f"'{name}", "-1.5"] for name in hostile]
 
 
+def test_a_csv_file_does_not_steer_the_terminal_it_is_shown_on() -> None:
+    table = Table(title="", columns=("task",), rows=((Entry("\x1b[2Jname"),), (Entry("\r=1"),)))
+    assert list(csv.reader(io.StringIO(table.to_csv()))) == [["task"], [r"\x1b[2Jname"], [r"\r=1"]]
+
+
 @pytest.mark.parametrize(
     ("level", "shown"), [(6737.94, "6,738"), (94.92, "94.9"), (1.04, "1.04"), (0.052, "0.052"), (0.0041, "0.0041")]
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from sasr import SASR, Host, LinearSchedule, SasrConfig
+from sasr.experience.retained import StatePool
 from sasr.shaping.presets import PRESETS
 from tests.conftest import box, make_batch, make_step
 
@@ -290,6 +291,7 @@ def test_image_states_stay_bytes() -> None:
     shaper.bind(Host(observation_space=gym.spaces.Box(0, 255, (8, 8), np.uint8), action_space=box(1)))
     images = torch.randint(0, 256, (20, 1, 1, 8, 8), dtype=torch.uint8)
     episode(shaper, images, success=True)
+    assert isinstance(shaper.evidence.store, StatePool)
     assert shaper.evidence.store.states.dtype == torch.uint8
     assert torch.isfinite(shaper.shape(make_batch(images[:, 0].transpose(0, 1)))).all()
 

@@ -6,6 +6,7 @@ import importlib
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -88,7 +89,9 @@ def main() -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        _run(words)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            _run(words)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
@@ -123,6 +126,12 @@ def _show_help() -> None:
         for line, meaning in lines.items():
             table.add_row(Text(line, "bold"), Text(meaning))
         console.print(table)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: object, **also: object) -> None:
+    """One line, where Python's own has the place in the code, and lets control characters through."""
+    line = " ".join(str(message).splitlines())[:_LONGEST]
+    Terminal(stderr=True).print(Text.assemble(("sasr: note:", "yellow"), f" {line}"), soft_wrap=True)
 
 
 def _fail(error: Exception, *, debug: bool) -> NoReturn:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from sasr.cli.compare_estimate import for_each_kind, print_estimate
 from sasr.cli.compare_results import save_results, write_complete
-from sasr.cli.options import MOST_SEEDS, run_flags, split_settings
+from sasr.cli.options import run_flags, split_settings
 from sasr.errors import ActionSpaceError
 from sasr.experiments.estimate import Footprint, Trial, examine, try_out
 from sasr.experiments.grid import Grid, Status, begun, write_plan
@@ -31,7 +31,7 @@ from sasr.final_evaluation import MOST_EPISODES
 from sasr.logs import wandb
 from sasr.logs.run_folder import command_line, commit_here
 from sasr.report.store import check_store, slug
-from sasr.settings import choose_device
+from sasr.settings import MOST_SEEDS, choose_device
 from sasr.terminal import Terminal
 
 _SETTINGS = ("environments", "max_episode_steps", "eval_every", "eval_episodes", "checkpoint_minutes")

@@ -15,8 +15,6 @@ from sasr.errors import unknown_name
 from sasr.settings import TrainConfig, field_types
 
 PARTS = ("agent", "shaper", "task")
-MOST_SEEDS = 10_000
-"""Independent runs that one command may be asked for."""
 AllowImport = Annotated[
     tyro.conf.UseAppendAction[list[str]],
     tyro.conf.arg(

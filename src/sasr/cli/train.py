@@ -15,12 +15,12 @@ from rich.text import Text
 
 from sasr.agents.registry import AGENTS
 from sasr.api import Run, clear_up, default_steps, go_on, start
-from sasr.cli.options import MOST_SEEDS, AllowImport, meanings, run_flags, split_settings
+from sasr.cli.options import AllowImport, meanings, run_flags, split_settings
 from sasr.errors import unknown_name
 from sasr.experiments import Method
 from sasr.logs import plots
 from sasr.logs.console import spread
-from sasr.settings import TrainConfig, shown
+from sasr.settings import MOST_SEEDS, TrainConfig, shown
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS
 from sasr.terminal import Terminal

@@ -31,8 +31,10 @@ class LinearSchedule:
     steps: int = 1_000_000
 
     def __post_init__(self) -> None:
-        if not (self.start > 0.0 and self.end > 0.0 and self.steps >= 1):
-            raise ValueError(f"{self}: start and end must be above 0 and steps at least 1; the paper goes 0.5 → 0.1")
+        if not (0.0 < self.start < math.inf and 0.0 < self.end < math.inf and self.steps >= 1):
+            raise ValueError(
+                f"{self}: start and end must be finite and above 0, and steps at least 1; the paper goes 0.5 → 0.1"
+            )
 
     def at(self, observed: float) -> float:
         """Bandwidth after `observed` states.

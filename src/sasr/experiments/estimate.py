@@ -200,8 +200,8 @@ def _seconds_of_steps(trainer: Trainer) -> tuple[float, float]:
 def _fill_replay(trainer: Trainer) -> None:
     """Store the newest step again and again, until a batch can be sampled, and end the random steps."""
     learner = trainer.learner
-    step = learner.unobserved
-    while step is not None and 0 < len(learner.experience) < learner.burn_in:
+    experience, step = learner.experience, learner.unobserved
+    while isinstance(experience, Replay) and step is not None and 0 < len(experience) < learner.burn_in:
         learner.store(step._replace(slot=None))
     learner.burn_in = 0
 

@@ -16,7 +16,7 @@ from sasr.agents.registry import AGENTS, agent_named
 from sasr.api import agent_for, default_steps
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
-from sasr.settings import WHOLE_RUN, SettingError, TrainConfig, typed_settings, typed_task_settings
+from sasr.settings import WHOLE_RUN, SettingError, TrainConfig, first_seeds, typed_settings, typed_task_settings
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import NONE, SHAPERS, shaper_named
 from sasr.tasks.catalogue import full_id
@@ -188,7 +188,7 @@ def changed(
 
 def numbered(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """The seeds that a count or a list stands for."""
-    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    numbers = first_seeds(seeds) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
         raise ValueError(f"seeds = {seeds!r} has no runs; give at least one")
     if len(set(numbers)) < len(numbers):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from sasr.report.stats import Estimate
 from sasr.report.summary import Aggregate, Cell, Summary
+from sasr.terminal import harmless
 
 
 class Entry(NamedTuple):
@@ -268,7 +269,7 @@ def _mark(cell: Cell | None) -> str:
 
 
 def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
-    marks = set()
+    marks: set[str] = set()
     for row in rows:
         for entry in row:
             marks.update(entry.mark)
@@ -357,8 +358,9 @@ def _latex(text: str) -> str:
 
 def _csv(value: float | str) -> str:
     if isinstance(value, str):
-        is_formula = value.startswith(("=", "+", "-", "@", "\t", "\r"))  # to a spreadsheet
-        return f"'{value}" if is_formula else value
+        text = harmless(value)
+        is_formula = text.startswith(("=", "+", "-", "@", "\t"))  # to a spreadsheet
+        return f"'{text}" if is_formula else text
     if math.isnan(value):
         return ""
     return repr(float(value))

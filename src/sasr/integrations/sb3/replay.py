@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from torch import Tensor
 
-from sasr.experience.n_step import Window
+from sasr.experience.replay import Window
 from sasr.experience.types import Batch, ReplayView
 from sasr.integrations.sb3.model import calling_model
 from sasr.integrations.sb3.observations import Array
