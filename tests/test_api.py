@@ -315,8 +315,8 @@ def test_every_agent_trains_and_acts_from_its_folder_as_it_did(name: str, tmp_pa
         ({"shaper": 3}, TypeError, "neither a name nor a RewardShaper"),
         ({"preset": "papper"}, ValueError, "did you mean 'paper'"),
         ({"eval_evry": 5}, ValueError, "did you mean 'eval_every'"),
-        ({"seeds": 0}, ValueError, "no runs"),
-        ({"seeds": (1, 1)}, ValueError, "one twice"),
+        ({"seeds": 0}, ValueError, "seeds=.* is empty"),
+        ({"seeds": (1, 1)}, ValueError, "has duplicates"),
         ({"steps": 10}, ValueError, "steps=10 is less than burn_in=30"),
     ],
 )

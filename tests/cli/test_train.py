@@ -184,6 +184,6 @@ def test_a_film_is_asked_for_before_the_episodes_are_played(
 
 def test_every_setting_of_a_run_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
     flags = set(re.findall(r"--[a-z-]+", run(capsys, "train", "--help")[1]))
-    own = {"agent_config", "shaper_config", "task"}  # --set, and the word without a flag
+    own = {"agent_config", "shaper_config", "task_settings", "task"}  # --set, and the word without a flag
     for field in dataclasses.fields(TrainConfig):
         assert field.name in own or f"--{field.name.replace('_', '-')}" in flags

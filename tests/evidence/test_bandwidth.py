@@ -111,5 +111,5 @@ def test_bad_bandwidth_names_the_value_and_the_fix(bad: float) -> None:
 def test_bad_rules_and_schedules() -> None:
     with pytest.raises(ValueError, match="did you mean 'median'"):
         check_bandwidth(cast(Any, "medain"))
-    with pytest.raises(ValueError, match="start and end must be above 0"):
+    with pytest.raises(ValueError, match="start and end must be finite and above 0"):
         LinearSchedule(0.5, 0.0, 10)

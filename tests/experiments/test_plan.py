@@ -301,7 +301,7 @@ def test_settings_are_changed_in_all_methods_or_refused_with_the_one_that_lacks_
     for part, message in (("agent", "ppo: .*burn_in"), ("shaper", "sac: .*burn_in")):
         with pytest.raises(ValueError, match=message):
             changed(grid(["MountainCar"], ["sac", "ppo"]), **{part: {"burn_in": 3}})
-    with pytest.raises(ValueError, match="MountainCar: setting of MountainCar 'fixed' is unknown"):
+    with pytest.raises(ValueError, match="setting of SASR/MountainCar-v0 'fixed' is unknown"):
         changed(grid(["RobotSlide", "MountainCar"], ["sac"]), task={"fixed": True})
 
 

@@ -97,7 +97,7 @@ def test_a_result_whose_seeds_have_not_begun_is_shown_as_missing(store: Path) ->
     for block, row in (("table: final MountainCar", f"{DEFAULT}\\*"), ("table: default MountainCar", "raw kernel\\*")):
         cells = table_row(text_of(store, block), row)
         assert (cells["seeds"], cells["final, mean ± s.e."]) == ("0", "–")
-    assert "| MountainCar | –\\* |" in text_of(store, "table: ablation-bandwidth")
+    assert "| MountainCar° | –\\* |" in text_of(store, "table: ablation-bandwidth")
 
 
 def test_a_short_run_cuts_off_no_area_but_its_own(store: Path) -> None:

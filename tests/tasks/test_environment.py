@@ -88,7 +88,7 @@ def test_a_wrong_shape_is_noticed_on_any_step() -> None:
 def test_what_is_no_environment_is_refused() -> None:
     with pytest.raises(TypeError, match=r"a task must be a gymnasium\.Env"):
         make(lambda: cast(Any, "an environment"))
-    with pytest.raises(TypeError, match="must be a name, a Gymnasium id or a function"):
+    with pytest.raises(TypeError, match="must be a name, a Gymnasium id, an environment or a function"):
         make(cast(Any, 3))
 
 

@@ -25,13 +25,14 @@ class ReplayFlags(nn.Module):
         super().__init__()
         if host.replay is None:
             raise ValueError("storage='flags' marks states in the host's replay buffer, but this host has none to mark")
-        self.replay, self.states_of = host.replay, states_of
+        self.read_slots = host.replay.read  # not the buffer itself: its steps would become part of this module's state
+        self.states_of = states_of
         flags = torch.zeros((host.members, host.replay.capacity), dtype=torch.uint8, device=host.device)
         self.register_buffer("flags", flags)
 
     def read(self, member: int, slots: Tensor) -> Tensor:
         """The states (n, k) that slots (n,) of a member hold."""
-        obs, action = self.replay.read(member, slots)
+        obs, action = self.read_slots(member, slots)
         return self.states_of(obs[None], action[None])[0]
 
     def append(self, member: int, outcome: int, items: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -47,7 +48,7 @@ class Footprint(NamedTuple):
 
     def of(self, cell: Cell) -> int:
         """Memory of a cell, about."""
-        return int(_OVERHEAD + len(cell.seeds) * self._of_a_seed(cell))
+        return math.ceil(_OVERHEAD + len(cell.seeds) * self._of_a_seed(cell))
 
     def seeds_within(self, room: int, cell: Cell) -> int:
         """How many seeds of a cell fit, at least one."""

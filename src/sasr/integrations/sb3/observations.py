@@ -22,7 +22,7 @@ class StateEncoder:
     >>> encoder.space.shape
     (5,)
     >>> encoder.encode({"room": np.array([2]), "place": np.array([[0.5, -0.5]])}).tolist()
-    [[0.5, -0.5, 0.0, 0.0, 1.0]]
+    [[0.0, 0.0, 1.0, 0.5, -0.5]]
     """
 
     def __init__(self, observation_space: gym.Space[Any]) -> None:
