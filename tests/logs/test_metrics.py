@@ -33,8 +33,8 @@ def trainer(steps: int = 0) -> Any:
     )
 
 
-def opened(folder: Path, *, saved: dict | None = None, steps: int = 0) -> MetricsFile:
-    file = MetricsFile(folder)
+def opened(folder: Path, *, saved: dict | None = None, steps: int = 0, told: list[str] | None = None) -> MetricsFile:
+    file = MetricsFile(folder, warn=[].append if told is None else told.append)
     if saved is not None:
         file.load(saved)
     file.begin(trainer(steps))
@@ -132,10 +132,12 @@ def test_a_file_that_lost_its_end_goes_on_behind_its_last_whole_line(cut: int, t
     path = tmp_path / "metrics.jsonl"
     os.truncate(path, int(saved["bytes"]) - cut)
     left = path.read_bytes().count(b"\n")
-    again = opened(tmp_path, saved=saved, steps=3)
+    told: list[str] = []
+    again = opened(tmp_path, saved=saved, steps=3, told=told)
     again.notice(4, "after")
     lost, resumed, after = [event["text"] for event in read_metrics(tmp_path)][left:]
     assert f"{cut:,} bytes shorter" in lost
+    assert told == [lost]
     assert (resumed, after) == ("resumed", "after")
     assert again.save()["bytes"] == path.stat().st_size
 
