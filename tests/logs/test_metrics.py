@@ -84,9 +84,12 @@ def test_a_last_line_that_was_cut_off_is_left_out(cut: int, tmp_path: Path) -> N
     assert [event["text"] for event in read_metrics(tmp_path)] == ["whole"]
 
 
-def test_a_line_that_was_spoilt_in_the_middle_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line", ['{"kind": no', '{"kind": "notice", "step": Infinity}', "[" * 10**5], ids=["cut", "infinite", "deep"]
+)
+def test_a_line_that_was_spoilt_in_the_middle_is_named(line: str, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text(
-        '{"kind": "notice", "step": 1}\n{"kind": no\n{"kind": "notice", "step": 2}\n'
+        f'{{"kind": "notice", "step": 1}}\n{line}\n{{"kind": "notice", "step": 2}}\n'
     )
     with pytest.raises(ValueError, match="line 2 is no event"):
         read_metrics(tmp_path)

@@ -242,7 +242,7 @@ def read_lines(path: Path) -> tuple[list[Event], dict[int, bytes]]:
         try:
             event = json.loads(line)
             events.append({**event, "kind": event["kind"], "step": int(event["step"])})
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # a step may be Infinity
             bad[number] = line
     return events, bad
 
