@@ -122,6 +122,7 @@ def test_settings_of_the_task_are_held_fixed(tmp_path: Path, capsys: pytest.Capt
     ("flags", "message"),
     [
         (("--trials", "0"), "--trials 0 must be at least 1"),
+        (("--trials", "1" + "0" * 12), "--trials 1000000000000 must be at most"),
         (("--seeds", "0"), "--seeds 0 must be at least 1"),
         (("--seeds", "1" + "0" * 12), "must be at most"),
         (("--set", "agent.nonsense=1"), "nonsense"),

@@ -34,7 +34,7 @@ def trainer(steps: int = 0) -> Any:
 
 
 def opened(folder: Path, *, saved: dict | None = None, steps: int = 0, told: list[str] | None = None) -> MetricsFile:
-    file = MetricsFile(folder, warn=[].append if told is None else told.append)
+    file = MetricsFile(folder, warn=(told if told is not None else []).append)
     if saved is not None:
         file.load(saved)
     file.begin(trainer(steps))

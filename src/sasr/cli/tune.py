@@ -46,6 +46,7 @@ UNPRUNED = 5
 """Trials before any is pruned; the default is the first."""
 FRESH_SEED = 1_000
 """The first seed that the winner and the default are compared on."""
+MOST_TRIALS = 100_000
 _LARGEST_STUDY = 2**32  # bytes
 
 
@@ -86,6 +87,8 @@ def tune(
     for name, value in (("trials", trials), ("seeds", seeds)):
         if value < 1:
             raise ValueError(f"--{name} {value} must be at least 1")
+    if trials > MOST_TRIALS:
+        raise ValueError(f"--trials {trials} must be at most {MOST_TRIALS:,}")
     check_preset(preset, shaper)
     given = split_settings(set)
     method = Method(
