@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sasr.report import stats
-from sasr.report.read import Collection, Reference, reference_of
+from sasr.report.read import Collection, Reference, family, reference_of
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import Profile
 from sasr.report.summary import Summary
@@ -23,30 +24,48 @@ WIDTH, HEIGHT = 2.9, 2.2
 DASHED = (0, (4, 2))
 
 
-def learning_curves(panels: Panels, *, reference: Mapping[str, Mapping[str, Reference]] | None = None) -> Any:
+def learning_curves(
+    panels: Panels, *, reference: Mapping[str, Mapping[str, Reference]] | None = None, rivals: Sequence[str] = ()
+) -> Any:
     """One panel for each task, one line of mean ± standard error for each method: the paper's Figure 3.
 
     Args:
-        panels: Seeds by method, for each task.
+        panels: Seeds by method, for each task; without any, a panel has reference curves alone, in full.
         reference: Curves by method, for each task, drawn dashed in the method's colour as far as our own curves go;
             also of methods that were not run on this task but on another.
+        rivals: Methods whose reference curves are drawn though they were run on no task.
     """
     methods: list[str] = []
     for seeds_by_method in panels.values():
         methods += [method for method in seeds_by_method if method not in methods]
+    methods += _with_reference_alone(rivals, methods, panels, reference or {})
     figure, axes = curve_grid(len(panels))
     for (task, seeds_by_method), panel in zip(panels.items(), axes, strict=True):
         curves = (reference or {}).get(task, {})
-        end = last_step(seeds_by_method)
+        end = last_step(seeds_by_method) or math.inf
         for index, method in enumerate(methods):
             if method in seeds_by_method:
                 draw_method(panel, seeds_by_method[method], style(index))
             curve = reference_of(method, curves)
-            if curve is not None and end > 0:
+            if curve is not None:
                 draw_reference(panel, curve.until(end), style(index)[0])
         dress(panel, task)
     legend(figure, methods, dashed="reference" if reference else "")
     return figure
+
+
+def _with_reference_alone(
+    rivals: Sequence[str],
+    methods: Sequence[str],
+    panels: Panels,
+    reference: Mapping[str, Mapping[str, Reference]],
+) -> list[str]:
+    """Those of the rivals that have a reference curve on some task, and no method that it is drawn with."""
+    shown = {family(method) for method in methods}
+    known: set[str] = set()
+    for task in panels:
+        known |= reference.get(task, {}).keys()
+    return [rival for rival in rivals if rival in known and rival not in shown]
 
 
 def last_step(seeds_by_method: Mapping[str, Sequence[SeedResult]]) -> int:
