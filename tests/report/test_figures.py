@@ -69,8 +69,15 @@ def test_rivals_that_were_run_nowhere_have_their_reference_curves(grid: Collecti
     figure = figures.learning_curves(figures.panels_of(grid), reference=reference, rivals=rivals)
     starts = [{line.get_ydata()[0] for line in panel.lines if line.get_linestyle() == "--"} for panel in figure.axes]
     assert starts == [{1.0, 2.0}, {3.0}]
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["sasr", "sac", "relara", "ppo", "reference"]
+    legend = figure.legends[0]
+    lines = {text.get_text(): line for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)}
+    assert list(lines) == ["sasr", "sac", "relara", "ppo", "reference"]
+    assert [name for name, line in lines.items() if line.get_linestyle() == "--"] == ["relara", "ppo", "reference"]
+
+
+def test_a_task_without_any_curve_says_that_it_was_not_run() -> None:
+    figure = figures.learning_curves({"RobotSlide": {}}, reference={})
+    assert [text.get_text() for text in figure.axes[0].texts] == ["not run"]
 
 
 def test_a_task_that_was_not_run_has_whole_reference_curves(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def _state_figures(found: Collection) -> dict[str, Any]:
     """Figures of runs that logged visited states, by the names of their files."""
     drawn = {}
     by_task: dict[str, dict[str, StatesOfRun]] = {}
-    runs_with_states = joined_states(found.states)
+    runs_with_states = sorted(joined_states(found.states), key=lambda run: found.methods.index(run.method))
     for run in runs_with_states:
         if run.states.visits.size:
             by_task.setdefault(run.task, {})[run.method] = run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +38,35 @@ def learning_curves(
     methods: list[str] = []
     for seeds_by_method in panels.values():
         methods += [method for method in seeds_by_method if method not in methods]
-    methods += _with_reference_alone(rivals, methods, panels, reference or {})
+    alone = _with_reference_alone(rivals, methods, panels, reference or {})
+    methods += alone
     figure, axes = curve_grid(len(panels))
     for (task, seeds_by_method), panel in zip(panels.items(), axes, strict=True):
         curves = (reference or {}).get(task, {})
         end = last_step(seeds_by_method) or math.inf
-        for index, method in enumerate(methods):
-            if method in seeds_by_method:
-                draw_method(panel, seeds_by_method[method], style(index))
-            curve = reference_of(method, curves)
-            if curve is not None:
-                draw_reference(panel, curve.until(end), style(index)[0])
+        for method, seeds in seeds_by_method.items():
+            draw_method(panel, seeds, style(methods.index(method)))
+        for method, curve in _reference_by_method(methods, seeds_by_method, curves).items():
+            draw_reference(panel, curve.until(end), style(methods.index(method))[0])
+        if not panel.lines:
+            panel.text(0.5, 0.5, "not run", transform=panel.transAxes, ha="center", fontsize=9, color="#777777")
+            panel.set(xticks=[], yticks=[])
         dress(panel, task)
-    legend(figure, methods, dashed="reference" if reference else "")
+    legend(figure, methods, dashed="reference" if reference else "", dashed_alone=alone)
     return figure
+
+
+def _reference_by_method(
+    methods: Sequence[str], run_here: Container[str], curves: Mapping[str, Reference]
+) -> dict[str, Reference]:
+    """Each curve once though several methods are variants of one: under the first that was run on this task."""
+    run_first = sorted(methods, key=lambda method: method not in run_here)
+    by_method: dict[str, Reference] = {}
+    for method in run_first:
+        curve = reference_of(method, curves)
+        if curve is not None and all(curve is not other for other in by_method.values()):
+            by_method[method] = curve
+    return by_method
 
 
 def _with_reference_alone(
@@ -264,12 +279,17 @@ def short_steps(value: float, _: object = None) -> str:
     return f"{value:g}"
 
 
-def legend(figure: Any, methods: Sequence[str], *, dashed: str = "") -> None:
-    """Name the methods below a figure, in as few lines as fit, and what is dashed."""
+def legend(figure: Any, methods: Sequence[str], *, dashed: str = "", dashed_alone: Sequence[str] = ()) -> None:
+    """Name the methods below a figure, in as few lines as fit, and what is dashed; some have a dashed line alone."""
     from matplotlib.lines import Line2D
 
-    styles = [style(index) for index in range(len(methods))]
-    handles = [Line2D([], [], color=colour, linestyle=dash, linewidth=1.5) for colour, dash in styles]
+    handles = []
+    for index, method in enumerate(methods):
+        colour, dash = style(index)
+        if method in dashed_alone:
+            handles.append(Line2D([], [], color=colour, linestyle=DASHED, linewidth=1.0))
+        else:
+            handles.append(Line2D([], [], color=colour, linestyle=dash, linewidth=1.5))
     names = list(methods)
     if dashed:
         handles.append(Line2D([], [], color="#999999", linestyle=DASHED, linewidth=1.0))
