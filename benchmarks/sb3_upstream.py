@@ -9,6 +9,7 @@ The tests are in Stable-Baselines3's source distribution, not in its wheel; noth
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from pathlib import Path
 from types import ModuleType
@@ -88,7 +89,7 @@ def main(
     files: tuple[str, ...] = FILES,
     select: str = "",
     own: bool = False,
-    weight: float | None = None,
+    shaper: str = '"sasr"',
 ) -> None:
     """Run the tests.
 
@@ -97,14 +98,14 @@ def main(
         files: which files of it.
         select: what pytest's -k takes.
         own: leave Stable-Baselines3's own buffers where they are, to compare.
-        weight: SASR's weight where a test names none; 0 for tests that compare samples with the environment's rewards.
+        shaper: what a buffer gets where a test names none, as JSON: '"rnd"', or '{"reward_weight": 0}' for tests that
+            compare samples with the environment's rewards.
     """
     torch.set_num_threads(1)
-    if weight is not None:
-        for buffer in (ShapedReplayBuffer, ShapedRolloutBuffer):
-            defaults = buffer.__init__.__kwdefaults__
-            assert defaults is not None
-            defaults["shaper"] = {"reward_weight": weight}
+    for buffer in (ShapedReplayBuffer, ShapedRolloutBuffer):
+        defaults = buffer.__init__.__kwdefaults__
+        assert defaults is not None
+        defaults["shaper"] = json.loads(shaper)
     outcomes = Outcomes()
     if not own:
         substitute(stable_baselines3, her, her_replay_buffer, off_policy_algorithm, on_policy_algorithm, buffers)
