@@ -160,7 +160,7 @@ def main(settings: Settings) -> None:
     console.print(f"left behind: {left}")
     slowest = max(outcome.seconds for *_, outcome in found if outcome)
     accepted = [f"{words[0]} --{flag} {value!r}" for _, flag, value, words, own in found if own and own.code in (0, 1)]
-    result = {"settings": asdict(settings), "commands": figures, "slowest": slowest, **left}
+    result = {"settings": asdict(settings), "commands": figures, "slowest": slowest, "left_behind": left}
     result |= {"odd": odd, "accepted": accepted}
     save(f"bad_flags-{settings.label}", result, where)
 

@@ -269,10 +269,10 @@ def _damage(stored: Stored) -> str:
 
 def _left(figures: Stored) -> str:
     """What an attack left behind."""
-    return (
-        f"Left behind: {figures['processes_left']} processes, {figures['segments_left']} segments of shared memory, "
-        f"{figures['partial_files_left']} partial files."
-    )
+    counts = [
+        f"{name.removesuffix('_left').replace('_', ' ')} {number}" for name, number in figures["left_behind"].items()
+    ]
+    return f"Left behind: {', '.join(counts)}."
 
 
 def _bad_flags(stored: Stored) -> str:
