@@ -250,8 +250,10 @@ def _attacks(kills: Stored, crashes: Stored, signals: Stored) -> str:
     for attack, times, runs, counts, stored in lines:
         total = {name: sum(one.get(name, 0) for one in counts) for name in (times, runs, "equal", "partial_files_left")}
         left = [total["partial_files_left"], stored["figures"]["processes_left"], stored["figures"]["segments_left"]]
-        rows.append([attack, str(total[times]), f"{total['equal']} of {total[runs]}", *map(str, left)])
+        cells = [attack, str(total[times]), f"{total['equal']} of {total[runs]}", *map(str, left)]
+        rows.append([*cells, stored["machine"]["commit"]])
     columns = ["attack", "times", "runs that ended equal", "partial files left", "processes left", "shared memory left"]
+    columns.append("commit")
     return _measured(table(columns, rows), kills, crashes, signals)
 
 

@@ -49,7 +49,7 @@ def test_attacks_are_added_up_over_agents_and_pairs(tmp_path: Path) -> None:
     stored(tmp_path, "reliability-signals-2-cores", {"pairs": pairs, **nothing})
     rows = blocks_of(tmp_path)["table: attacks"]().text.splitlines()[2:5]
     assert rows == [
-        "| SIGKILL at random moments: TD3 30, PPO 20 | 50 | 3 of 4 | 0 | 0 | 0 |",
-        "| SIGKILL at an event of the file system | 100 | 99 of 100 | 1 | 2 | 3 |",
-        "| two signals while a checkpoint is written | 11 | 10 of 11 | 0 | 0 | 0 |",
+        "| SIGKILL at random moments: TD3 30, PPO 20 | 50 | 3 of 4 | 0 | 0 | 0 | abc1234 |",
+        "| SIGKILL at an event of the file system | 100 | 99 of 100 | 1 | 2 | 3 | abc1234 |",
+        "| two signals while a checkpoint is written | 11 | 10 of 11 | 0 | 0 | 0 | abc1234 |",
     ]
