@@ -39,8 +39,9 @@ check: .venv/dev          ## format, lint, types, folder order
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: .venv/docs          ## the documentation, in docs/_build/html; a warning is an error
+docs: .venv/docs          ## the documentation, in docs/_build/html; a warning is an error; then a look at it in Chromium
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	SASR_DOCS_SITE=docs/_build/html $(BIN)/python -m pytest -q tests/test_docs_site.py
 
 wheel-test: .venv/python  ## build the wheel, and try it in an empty environment away from the sources
 	.ci/try_wheel $(BIN)/python

@@ -46,7 +46,7 @@ def remove_leftovers(folder: Path) -> None:
 
 def leftovers(folder: Path) -> list[Path]:
     """Files in a folder that were never finished."""
-    return sorted(folder.glob(".*.part"))
+    return sorted(folder.glob(".*.part*"))  # a film's ends with .part.mp4
 
 
 def check_writable(folder: Path, *, flag: str = "--out") -> None:

@@ -8,6 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from sasr.files import write_whole
 from sasr.logs.recorders import mean_and_error
 from sasr.policy import Policy
 from sasr.randomness import stream_seed
+from sasr.settings import check_seed
 from sasr.tasks import make
 from sasr.tasks.environment import TaskLike, close_environment
 from sasr.tasks.modules import import_of_run
@@ -66,6 +68,7 @@ def evaluate_policy(
     """
     if not 1 <= episodes <= MOST_EPISODES:
         raise ValueError(f"episodes={episodes} must be at least 1 and at most {MOST_EPISODES:,}")
+    check_seed(seed)
     config = policy.folder.config
     if task is None:
         import_of_run(config.task, allow_import)
@@ -148,6 +151,7 @@ def film(
         import_of_run(config.task, allow_import)
         task = config.task
     path = policy.folder.path / f"video-seed-{policy.seeds[member]}.mp4"
+    beside = path.with_name(f".{path.stem}.{os.getpid()}.part.mp4")  # a film that breaks off leaves none
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory; it would look for a screen
     env = make(task, render_mode="rgb_array", **config.task_options)
@@ -155,8 +159,8 @@ def film(
         fps = env.metadata.get("render_fps") or 30
         obs, _ = env.reset(seed=stream_seed(policy.seeds[member], f"film/{seed}") % 2**32)
         # Frames whose sides are not multiples of 16 would be stretched; 2 is what the format needs, see `_even`.
-        writer: Any = imageio.get_writer(path, fps=fps, codec="libx264", macro_block_size=1, quality=7)
-        with writer:
+        writer: Any = imageio.get_writer(beside, fps=fps, codec="libx264", macro_block_size=1, quality=7)
+        with closing(writer):  # its own exit leaves ffmpeg running where an error comes
             done = False
             while not done:
                 writer.append_data(_even(env.render()))
@@ -164,11 +168,13 @@ def film(
                 obs, _, terminated, truncated, _ = env.step(action)
                 done = terminated or truncated
             writer.append_data(_even(env.render()))
+        beside.replace(path)
     except DependencyNotInstalled as error:
         raise ImportError(
             f'{config.task} is drawn by a package that is missing ({error}): pip install "sasr[all]"'
         ) from None
     finally:
+        beside.unlink(missing_ok=True)
         close_environment(env)
     return path
 

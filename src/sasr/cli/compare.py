@@ -34,7 +34,7 @@ from sasr.report.store import check_store, slug
 from sasr.settings import MOST_SEEDS, choose_device
 from sasr.terminal import Terminal
 
-_SETTINGS = ("environments", "max_episode_steps", "eval_every", "eval_episodes", "checkpoint_minutes")
+_SETTINGS = ("environments", "max_episode_steps", "eval_every", "eval_episodes", "checkpoint_minutes", "log_states")
 if TYPE_CHECKING:
     RunFlags = Any
 else:
@@ -74,9 +74,9 @@ def compare(
     Args:
         suite: A plan that comes with sasr: table1, ablation-bandwidth, …; docs/experiments.md lists them.
         plan: A plan file of your own, in TOML.
-        tasks: Names of tasks or Gymnasium ids, separated by commas; they replace the plan's.
+        tasks: Names of tasks or Gymnasium ids, separated by commas; of a plan's tasks, those to take.
         methods: Names of methods, separated by commas (a name with a comma in double quotes): sasr, sasr-paper,
-            sasr-authors, sac, td3, ppo, any shaper.
+            sasr-authors, sac, td3, ppo, noisynet, rnd-ppo, drnd-ppo, any shaper; of a plan's methods, those to take.
         seeds: How many seeds of each, or the seeds themselves, such as 3,5,8 or 7, for one.
         steps: Environment steps of each seed; None is what suits the task.
         out: Folder of the grid: its runs are in cells/, what their processes printed in logs/.
@@ -88,7 +88,8 @@ def compare(
         population: Most seeds in one process; None is as many as fit into memory, or on CPUs as leave no core idle.
         device: cpu, cuda, …; auto takes CUDA where there is one.
         final_episodes: Episodes of each seed in the evaluation at the end.
-        set: A setting of all agents, such as agent.hidden=64,64; may be given many times.
+        set: A setting of all agents, shapers or tasks, such as agent.hidden=64,64 or task.reward_mode=score; may be
+            given many times.
         dry_run: Print the runs with an estimate of time and memory from a short trial, and train nothing.
         save: Write the results into a results store.
         save_stopped: Also write what was stopped, as far as all seeds of a method came; pages then say so.

@@ -64,8 +64,9 @@ def _naming(cell: Cell) -> Iterator[None]:
 def print_estimate(jobs: Sequence[Job], trials: Mapping[str, Trial], at_once: int, console: Console) -> None:
     """Print the jobs with the time and memory that they take by the trials of their kinds."""
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in ("cell", "task", "method", "seeds"):
-        table.add_column(column, no_wrap=column == "cell")
+    # The id of a cell begins with its task and its method: columns of their own would not fit a narrow terminal.
+    table.add_column("cell", overflow="fold")
+    table.add_column("seeds", no_wrap=True)
     for column in ("steps", "time", "memory"):
         table.add_column(column, justify="right", no_wrap=True)
     total = 0.0
@@ -76,7 +77,7 @@ def print_estimate(jobs: Sequence[Job], trials: Mapping[str, Trial], at_once: in
             seconds = trial.seconds(cell, final_episodes=job.final_episodes)
             total += seconds
             time, memory = span(seconds), f"{trial.footprint.of(cell) / 2**30:.2f} GiB"
-        words = (cell.id, cell.task, cell.method.name, seeds_in_words(cell.seeds).removeprefix("seeds "))
+        words = (cell.id, seeds_in_words(cell.seeds).removeprefix("seeds "))
         table.add_row(*map(Text, (*words, f"{cell.steps:,}", time, memory)))
     console.print(table)
     console.print(

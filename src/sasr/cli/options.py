@@ -62,6 +62,14 @@ def split_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
     return found
 
 
+def check_preset(preset: str, shaper: str) -> None:
+    """Refuse a preset beside a shaper that has none."""
+    if shaper != "sasr" and preset != TrainConfig.preset:
+        raise ValueError(
+            f"--preset {preset} is one of SASR's, and {shaper} has none; leave it out, or use --shaper sasr"
+        )
+
+
 def run_flags(names: Iterable[str], *, all_optional: bool = False) -> type[Any]:
     """A dataclass with these settings of a run, of which tyro makes flags.
 

@@ -14,6 +14,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from sasr.experiments.plan import built_in_methods
 from sasr.files import check_writable
 from sasr.report import figures as drawing
 from sasr.report.page import plotly_script, write_page
@@ -72,7 +73,9 @@ def report(
 
 def write_figures(found: Collection, summary: Summary, folder: Path, *, reference: References | None) -> list[Path]:
     """Every figure and table of a report as files; their paths."""
-    drawn = {"curves": drawing.learning_curves(drawing.panels_of(found), reference=reference)}
+    # Reference files may have variants of settings too: of what was not run, only whole methods are drawn.
+    curves = drawing.learning_curves(drawing.panels_of(found), reference=reference, rivals=[*built_in_methods()])
+    drawn = {"curves": curves}
     if summary.learned:
         drawn["intervals"] = drawing.interval_bars(summary)
         drawn["profiles"] = drawing.profiles({own.method: own.profile for own in summary.aggregates if own.profile})
@@ -92,7 +95,7 @@ def _state_figures(found: Collection) -> dict[str, Any]:
     """Figures of runs that logged visited states, by the names of their files."""
     drawn = {}
     by_task: dict[str, dict[str, StatesOfRun]] = {}
-    runs_with_states = joined_states(found.states)
+    runs_with_states = sorted(joined_states(found.states), key=lambda run: found.methods.index(run.method))
     for run in runs_with_states:
         if run.states.visits.size:
             by_task.setdefault(run.task, {})[run.method] = run

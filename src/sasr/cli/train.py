@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sasr.agents.registry import AGENTS
 from sasr.api import Run, clear_up, default_steps, go_on, start
-from sasr.cli.options import AllowImport, meanings, run_flags, split_settings
+from sasr.cli.options import AllowImport, check_preset, meanings, run_flags, split_settings
 from sasr.errors import unknown_name
 from sasr.experiments import Method
 from sasr.logs import plots
@@ -64,7 +64,7 @@ def train(
     """Train an agent on a task; ends with a run folder that has metrics, checkpoints and pictures."""
     if not 1 <= seeds <= MOST_SEEDS:
         raise ValueError(f"--seeds {seeds} must be from 1 to {MOST_SEEDS:,}; it is how many independent runs to train")
-    _check_preset(flags.preset, flags.shaper)
+    check_preset(flags.preset, flags.shaper)
     texts = [*set]
     if exploration is not None:
         texts.insert(0, f"agent.exploration={exploration}")
@@ -129,18 +129,11 @@ def settings(
     if name and name not in parts:
         raise unknown_name("agent or shaper", name, parts)
     if name not in ("", "sasr"):
-        _check_preset(preset, name)
+        check_preset(preset, name)
     console = Terminal()
     for own, (part, config) in parts.items():
         if name in ("", own):
             console.print(_settings_table(own, part, config))
-
-
-def _check_preset(preset: str, shaper: str) -> None:
-    if shaper != "sasr" and preset != TrainConfig.preset:
-        raise ValueError(
-            f"--preset {preset} is one of SASR's, and {shaper} has none; leave it out, or use --shaper sasr"
-        )
 
 
 def _settings_table(name: str, part: str, config: Any) -> Table:

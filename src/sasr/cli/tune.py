@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,10 +16,11 @@ import tyro
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sasr.api import complete, default_steps
-from sasr.cli.options import split_settings
+from sasr.cli.options import check_preset, split_settings
 from sasr.experiments import Method
+from sasr.files import check_writable, read_regular
 from sasr.logs.console import spread
-from sasr.settings import TrainConfig, shown
+from sasr.settings import TrainConfig, first_seeds, shown
 from sasr.terminal import Terminal
 from sasr.training.base import DivergedError
 from sasr.training.evaluate import Evaluation
@@ -44,6 +46,8 @@ UNPRUNED = 5
 """Trials before any is pruned; the default is the first."""
 FRESH_SEED = 1_000
 """The first seed that the winner and the default are compared on."""
+MOST_TRIALS = 100_000
+_LARGEST_STUDY = 2**32  # bytes
 
 
 def tune(
@@ -83,6 +87,9 @@ def tune(
     for name, value in (("trials", trials), ("seeds", seeds)):
         if value < 1:
             raise ValueError(f"--{name} {value} must be at least 1")
+    if trials > MOST_TRIALS:
+        raise ValueError(f"--trials {trials} must be at most {MOST_TRIALS:,}")
+    check_preset(preset, shaper)
     given = split_settings(set)
     method = Method(
         name=shaper, agent=agent, shaper=shaper, preset=preset,
@@ -92,13 +99,16 @@ def tune(
     base = complete(
         method.config(
             task,
-            seeds=range(seeds),
+            seeds=first_seeds(seeds),
             steps=length,
+            task_settings=given["task"],
             device=device,
             workers=workers,
             eval_every=max(1, length // EVALUATIONS),
         )
     )
+    with Trainer(base):
+        pass  # a mistake is found before a search is begun, which the corrected command would be another one than
     folder = out or Path("runs") / f"tune-{re.sub(r'[^-.0-9A-Za-z_]+', '-', task).strip('-')}"
     Search(base, folder, fixed=[f"{part}.{name}" for part, own in given.items() for name in own]).run(trials)
 
@@ -123,16 +133,21 @@ class Search:
         }
         if not self.default:
             raise ValueError("nothing is left to search: every setting of `sasr tune` is fixed by --set")
-        folder.mkdir(parents=True, exist_ok=True)
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.study: Study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(folder / "study.log"))),
-            study_name="sasr",
-            direction="maximize",
-            sampler=optuna.samplers.TPESampler(seed=0),
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED, n_warmup_steps=EVALUATIONS // 4),
-            load_if_exists=True,
-        )
+        check_writable(folder)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # its warnings show tracebacks, of Ctrl-C too
+        log = folder / "study.log"
+        _remove_half_line(log)
+        try:
+            self.study: Study = optuna.create_study(
+                storage=JournalStorage(JournalFileBackend(str(log))),
+                study_name="sasr",
+                direction="maximize",
+                sampler=optuna.samplers.TPESampler(seed=0),
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED, n_warmup_steps=EVALUATIONS // 4),
+                load_if_exists=True,
+            )
+        except (ValueError, LookupError, TypeError, AssertionError) as error:
+            raise ValueError(f"{log} holds what no search writes ({error}); name another folder with --out") from None
         settings = json.loads(json.dumps(base.to_json()))
         before = self.study.user_attrs.get("settings", settings)
         differing = sorted(name for name in settings if before.get(name) != settings[name])
@@ -216,6 +231,13 @@ class Search:
     def _standing(self) -> str:
         values = [trial.value for trial in self._finished() if trial.value is not None]
         return f"best so far {max(values):.4g}" if values else "trying the default"
+
+
+def _remove_half_line(log: Path) -> None:
+    """What a process that was killed left at the end of a study, which nothing can be read behind."""
+    if log.exists():
+        whole, newline, _ = read_regular(log, _LARGEST_STUDY).rpartition(b"\n")
+        os.truncate(log, len(whole) + len(newline))
 
 
 class Values(Silent):

@@ -179,9 +179,11 @@ def changed(
             )
             replaced.append(replace(cell, method=method, task_settings={**cell.task_settings, **(task or {})}))
         except SettingError as error:
-            whose = cell.task if error.part == "task" else cell.method.name
+            if error.part == "task":
+                raise ValueError(f"{cell.task}: {error}; narrow --tasks to tasks that have it") from None
             raise ValueError(
-                f"{whose}: {error}; what not all methods have is set in a plan file, under [methods.NAME.set]"
+                f"{cell.method.name}: {error}; what not all methods have is set in a plan file, under "
+                "[methods.NAME.set]"
             ) from None
     return replaced
 

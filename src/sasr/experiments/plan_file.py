@@ -28,7 +28,10 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What flags make of a plan: they narrow its tasks and methods, and replace its seeds and steps."""
+    """What flags make of a plan: they narrow its tasks and methods, and replace its seeds and steps.
+
+    Grids that differ in nothing else are one then.
+    """
 
     tasks: Sequence[str] | None = None
     methods: Sequence[str] | None = None
@@ -124,6 +127,8 @@ class _Reader:
             cells += self._cells(table, at)
         if not cells:
             raise ValueError(f"{self.where} has no grid with both {_listed(self.choice)}; choose others")
+        if self.choice != Choice():
+            cells = _merged(cells)
         try:
             return Plan(tuple(cells))
         except DuplicateError as error:
@@ -291,6 +296,16 @@ def _narrowed(names: Sequence[str] | None, chosen: Sequence[str] | None) -> list
     if not chosen:
         return list(names)
     return [name for name in names if full_id(name) in map(full_id, chosen)]
+
+
+def _merged(cells: Iterable[Cell]) -> list[Cell]:
+    """Cells that flags have made alike, such as those of grids with other steps, as one with the seeds of all."""
+    merged: dict[tuple[str, str], Cell] = {}
+    for cell in cells:
+        first = merged.setdefault((cell.kind, cell.method.name), cell)
+        more = tuple(seed for seed in cell.seeds if seed not in first.seeds)
+        merged[cell.kind, cell.method.name] = replace(first, seeds=first.seeds + more)
+    return list(merged.values())
 
 
 def _listed(choice: Choice) -> str:

@@ -248,10 +248,12 @@ def _row(task: str, cells: Sequence[Cell | None], entry: Callable[[Cell], Entry]
     values = [float(each.value) for each in entries if not math.isnan(float(each.value))]
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     incomplete = [cell is None or cell.incomplete for cell in cells]
+    lengths = {cell.result.steps for cell in cells if cell is not None}
+    ranked = not any(incomplete) and len(lengths) == 1
     best = math.nan
-    if len(set(values)) > 1 and not any(incomplete):  # of equals none is best
+    if len(set(values)) > 1 and ranked:  # of equals none is best
         best = max(values) if highest else min(values)
-    row = [Entry(task, mark="°" if any(incomplete) else "")]
+    row = [Entry(task, mark="" if ranked else "°")]
     for each, cell, is_incomplete in zip(entries, cells, incomplete, strict=True):
         digits = digits_for(largest) if each.digits is None else each.digits
         is_best = each.value == best and math.isfinite(best)
@@ -275,7 +277,9 @@ def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
             marks.update(entry.mark)
     notes = []
     if "°" in marks:
-        notes.append("° incomplete row: a method is missing or unfinished, so the others are not ranked.")
+        notes.append(
+            "° incomplete row: a method is missing, unfinished or ran for other steps, so the others are not ranked."
+        )
     if "*" in marks:
         notes.append("* incomplete: seeds, steps or the final evaluation are missing.")
     if "‡" in marks:
