@@ -2,8 +2,8 @@
 
 python -m benchmarks.image_evidence        writes benchmarks/results/image_evidence.json
 
-For each game, a random and an upward policy act for 25,000 steps; φ = 0.2 of the states are retained with their outcome.
-True visits are those of the agent's place, which the game's memory tells. New states come from 5,000 further steps.
+For each game, a random and an upward policy act for 25,000 steps; φ = 0.2 of the states are retained, each with its
+outcome. True visits are those of the agent's place, which the game's memory tells. New states are of 5,000 more steps.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class CoinFlips(nn.Module):
         self.shift, self.scale = prior.mean(0), prior.std(0)
 
     def forward(self, frames: Tensor) -> Tensor:
-        prior: Tensor = (self.prior(frames) - self.shift) / self.scale
-        return prior + self.learned(frames)
+        coins: Tensor = self.learned(frames) + (self.prior(frames) - self.shift) / self.scale
+        return coins
 
 
 def counts_of_coins(walk: Walk, at: NDArray[np.int64], updates: int, seed: int) -> Tensor:
