@@ -7,14 +7,14 @@ from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.wrappers import AtariPreprocessing
 from numpy.typing import NDArray
 
+from sasr.tasks.screen import Screen
+
 try:
-    import cv2  # noqa: F401  (AtariPreprocessing needs it)
     from ale_py import ALEInterface, AtariEnv, LoggerMode
 except ImportError as error:
-    raise ImportError(f'the Atari tasks need ale-py and OpenCV: pip install "sasr[atari]" ({error})') from error
+    raise ImportError(f'the Atari tasks need ale-py: pip install "sasr[atari]" ({error})') from error
 
 ALEInterface.setLoggerMode(LoggerMode.Error)  # else the first console of a process prints a banner
 
@@ -139,9 +139,10 @@ class Game(gym.Env[NDArray[Any], np.int64]):
             game=_ROMS.get(game, game.lower()),
             frameskip=4 // skip,
             repeat_action_probability=0.25,
+            obs_type="grayscale",
             render_mode=render_mode,
         )
-        self.screen = AtariPreprocessing(console, frame_skip=skip, scale_obs=scale)
+        self.screen = Screen(console, frame_skip=skip, scale=scale)
         self.ale = console.ale
         self.reward_mode = reward_mode
         self.render_mode = render_mode
