@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sasr.evidence.counts import LinearCounts
 from sasr.evidence.evidence import Evidence
+from sasr.evidence.features import RandomFeatures
 from sasr.experience.retained import OUTCOMES
 
 ROWS = 32
@@ -22,6 +23,7 @@ ROWS = 32
 class LinearCountsOnDevice(LinearCounts):
     """Linear counts of all seeds at once."""
 
+    features: RandomFeatures
     compilable = ("project",)
 
     def raw(self, states: Tensor) -> Tensor:
