@@ -13,6 +13,7 @@ from rich.text import Text
 
 from sasr.experience.random_rollout import RandomRollout
 from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest, visited
+from sasr.shaping.image_diagnosis import UPDATES, ImageDiagnosis, diagnose_images, diagnoses_images
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.sasr import SASR
 from sasr.terminal import Terminal
@@ -43,6 +44,9 @@ def doctor(
         rollout = visited(
             task, steps, seed=seed, info=info, progress=lambda done: progress.update(acting, completed=done)
         )
+    if diagnoses_images(rollout, shaper):
+        _judge_images(console, task, preset, rollout, shaper, seed)
+        return
     with Progress(
         SpinnerColumn(), TextColumn("{task.description}", markup=False), console=console, transient=True
     ) as progress:
@@ -71,10 +75,52 @@ def doctor(
     sys.exit(1)
 
 
-def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, found: Diagnosis) -> Table:
+def _judge_images(console: Terminal, task: str, preset: str, rollout: RandomRollout, shaper: SASR, seed: int) -> None:
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("learning where actions show", total=UPDATES)
+        found = diagnose_images(rollout, shaper, seed=seed, progress=lambda done: progress.update(bar, completed=done))
+    console.print(_image_table(task, preset, rollout, found))
+    if found.verdict == "unknown":
+        console.print(
+            Text.assemble(
+                ("unknown", "bold yellow"),
+                ': nothing to check the counts against. Let the environment set info["place"], a number for where the '
+                "agent is, or show rewards to a random policy.",
+            )
+        )
+    elif found.verdict == "signal":
+        console.print(f"[bold green]signal[/]: under [bold]{preset}[/] counts follow what the agent controls.")
+    else:
+        console.print(Text.assemble(("noise", "bold red"), f": {found.reason}."))
+        console.print("More steps may be needed to learn from: try [bold]--steps 20000[/].", highlight=False)
+        sys.exit(1)
+
+
+def _image_table(task: str, preset: str, rollout: RandomRollout, found: ImageDiagnosis) -> Table:
+    table = _empty_table(task, preset)
+    table.add_row("images taken as evidence", f"{found.stored:,}", "")
+    table.add_row("cells of an image", f"{found.cells:,}", "")
+    table.add_row("error of the predicted action", f"{found.action_loss:.2f}", "")
+    table.add_row("rank correlation with visits of the agent's place", _number(found.visits), "≥ 0.50")
+    for name, r2 in found.explained.items():
+        table.add_row(Text(f"R² of the {name}, by place"), _number(r2), "> 0")
+    table.add_row("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")
+    return table
+
+
+def _empty_table(task: str, preset: str) -> Table:
     table = Table(title=Text(f"{task} under {preset}"), title_justify="left")
     for column in ("figure", "value", "good"):
         table.add_column(column, justify="left" if column == "figure" else "right")
+    return table
+
+
+def _number(figure: float) -> str:
+    return "–" if math.isnan(figure) else f"{figure:.2f}"
+
+
+def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, found: Diagnosis) -> Table:
+    table = _empty_table(task, preset)
     table.add_row("states taken as evidence", f"{found.stored:,}", "")
     table.add_row("features of a state", f"{found.features:,}", "")
     table.add_row("bandwidth h", f"{found.bandwidth:.3g}", "")
@@ -85,7 +131,7 @@ def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, found: Diag
     table.add_row("estimates clamped at 0", f"{found.clamped:.0%}", "")
     for name, r2 in found.explained.items():
         # Text, because a name from info may have square brackets in it.
-        table.add_row(Text(f"R² of the {name}, by neighbours"), "–" if math.isnan(r2) else f"{r2:.2f}", "> 0")
+        table.add_row(Text(f"R² of the {name}, by neighbours"), _number(r2), "> 0")
     table.add_row("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")
     return table
 

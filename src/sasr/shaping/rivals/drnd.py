@@ -84,7 +84,7 @@ class DRND(Shaper):
         init = MemberStreams(host.seeds, "drnd", CPU).generators
         parts: dict[str, Any] = {"picture": picture, "activation": config.activation, "bias": config.bias}
         of_target = () if picture else config.hidden
-        # Network i·P + p is member p's i-th, so that an accelerator evaluates all of them at once.
+        # Network i·P + p is seed p's i-th, so that an accelerator evaluates all of them at once.
         many = init * config.targets
         self.target = RandomNetwork(width, of_target, outputs, **parts, generators=many, device=device)
         self.target.requires_grad_(False)

@@ -94,7 +94,7 @@ RELEASED = GfaRfeConfig(weight=1.0, normaliser="none", width=1024, learning_rate
 
 
 class Ensemble(nn.Module):
-    """K value functions for each of P seeds: network i·P + p is member p's i-th.
+    """K value functions for each of P seeds: network i·P + p is seed p's i-th.
 
     Linear, layer norm, tanh, linear, ReLU, linear. Each has a layer norm of its own, so that none moves with another.
     """
@@ -149,7 +149,7 @@ class TurnAdam(nn.Module):
 
     @torch.no_grad()
     def step(self, turn: Tensor, gradients: Sequence[Tensor]) -> None:
-        """Move the networks of number `turn` (1,) of all members against their gradients, each (P, …)."""
+        """Move the networks of number `turn` (1,) of all seeds against their gradients, each (P, …)."""
         (ensemble,) = self.ensemble
         everyone = torch.arange(ensemble.networks, device=turn.device)
         # The released code's one Adam gives the others a gradient of 0, and their momentum goes on moving them.
