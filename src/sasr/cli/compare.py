@@ -115,10 +115,6 @@ def compare(
     cluster = OnRay(address=address, gpus=_gpus(gpus, device)) if on == "ray" else None
     home = results or Path("results")
     store = home / _store_folder(suite, plan) if save or save_stopped else None
-    if not dry_run:
-        check_writable(out)
-        if store is not None:
-            check_store(home)
 
     resources = Resources(on=on, jobs=jobs, threads=threads, population=population, rooms=machine_rooms(device))
     left = [cell for cell in cells if not is_done(Job(cell=cell, out=out))]
@@ -132,6 +128,10 @@ def compare(
     else:
         footprints, cannot_act = for_each_kind(left, examine, console, title="checking")
     runnable = Plan(tuple(_without(cannot_act, cells, choice, console)))
+    if not dry_run:
+        check_writable(out)
+        if store is not None:
+            check_store(home)
 
     # Runs that have begun keep their seeds, on any machine: split in another way, they would begin anew.
     parts = runnable.split(resources.most_seeds(runnable, footprints), begun(out))

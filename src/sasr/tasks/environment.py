@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import math
 import numbers
 import pickle
@@ -204,15 +206,19 @@ def _named(id: str) -> EnvSpec | Env | Callable[..., Env]:
             raise ImportError(f"task {id!r}: {error}") from error
         if name not in gym.registry and hasattr(sys.modules[module], name):
             return _maker(id, getattr(sys.modules[module], name))
-    reasons = [import_plugin(plugin) for plugin in _PLUGINS] if name not in gym.registry else []
+    printed = io.StringIO()  # news of plugins, which whoever mistyped a name has nothing to do with
+    with contextlib.redirect_stderr(printed):
+        reasons = [import_plugin(plugin) for plugin in _PLUGINS] if name not in gym.registry else []
     if module:
         reasons.append(f"{_place(module)} has no function of that name either")
     try:
-        return gym.spec(name)
+        spec = gym.spec(name)
     except gym.error.Error as error:
         if name in gym.registry:
             raise
         raise unknown(id, [*BY_NAME, *gym.registry], "; ".join(filter(None, reasons))) from error
+    sys.stderr.write(printed.getvalue())
+    return spec
 
 
 def _maker(id: str, found: Any) -> Env | Callable[..., Env]:
