@@ -13,6 +13,7 @@ import torch
 from sasr import SASR, Host, check_shaper
 from sasr.evidence.places import PlaceCounts, PlaceFeatures
 from sasr.shaping.diagnosis import rank_correlation
+from tests.conftest import make_batch, make_step
 from tests.evidence.small_world import IMAGE, MOVES, PLACES, SIDE, World
 
 
@@ -159,6 +160,17 @@ def test_settings_of_the_kernel_are_refused_on_images(option: dict[str, Any]) ->
     with pytest.raises(ValueError, match=f"{next(iter(option))}=.* set images='pixels'"):
         bound(**option)
     bound(**option, images="pixels")
+
+
+@pytest.mark.parametrize("shape", [(3, SIDE, SIDE), (SIDE, 40, 3), (SIDE, SIDE)])
+def test_images_of_another_size_or_order_are_refused(shape: tuple[int, ...]) -> None:
+    shaper = bound(space=gym.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8))
+    expected = rf"shape \({', '.join(map(str, shape))}\), but .* images of \(36, 36, 3\)"
+    obs = torch.zeros(1, 1, *shape, dtype=torch.uint8)
+    with pytest.raises(ValueError, match=expected):
+        shaper.observe(make_step(obs))
+    with pytest.raises(ValueError, match=expected):
+        shaper.shape(make_batch(obs))
 
 
 def test_a_vector_is_no_image() -> None:
