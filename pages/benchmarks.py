@@ -31,6 +31,7 @@ def blocks_of(folder: Path) -> dict[str, Callable[[], Block]]:
     made: dict[str, Callable[[], str]] = {
         "diagnosis": lambda: _diagnosis(read("diagnosis")),
         "bandwidth rules": lambda: _bandwidth_rules(read("diagnosis-rules")),
+        "image evidence": lambda: _image_evidence([read(f"image_evidence-{game}") for game in ("Freeway", "Frogger")]),
         "estimators-cpu": lambda: _estimators(read("estimators-cpu")),
         "estimators-cuda": lambda: _estimators(read("estimators-cuda")),
         "inside Stable-Baselines3": lambda: _mountain_car(
@@ -97,6 +98,21 @@ def _diagnosis(stored: Stored) -> str:
         for row in stored["figures"]["rows"]
     ]
     return _measured(table(columns, rows), stored)
+
+
+def _image_evidence(stored: list[Stored]) -> str:
+    columns = ["game", "policy", "kept: successes, failures", "pixels", "coin flips", "places"]
+    rows = [
+        [
+            row["game"],
+            row["policy"],
+            f"{row['successes']:,}, {row['failures']:,}",
+            *(f"{row[method]:.2f}" for method in columns[3:]),
+        ]
+        for one in stored
+        for row in one["figures"]["rows"]
+    ]
+    return _measured(table(columns, rows), *stored)
 
 
 def _bandwidth_rules(stored: Stored) -> str:
