@@ -200,7 +200,7 @@ def _plan(store: Store, name: str) -> Makers:
     order = list(methods_of(plan))
     names = order + [method for method in group.methods if method not in order]
     both = Collection([*group.results, *(result for result in store.main.results if result.method in order)])
-    planned = dict.fromkeys(cell.task for cell in plan.cells)
+    planned = dict.fromkeys(run.task for run in plan.runs)
     tasks = [task for task in planned if task in group.tasks]
     tasks += [task for task in group.tasks if task not in tasks]
     blocks: Makers = {}

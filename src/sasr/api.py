@@ -180,12 +180,12 @@ def start(
     console: Console | None = None,
     events: bool = True,
     track: str = "",
-    told: Mapping[str, Any] | None = None,
+    extra_facts: Mapping[str, Any] | None = None,
 ) -> Run:
     """`train` with settings that are complete already; without a console nothing is shown.
 
     `task` is the task itself, where the settings have only a text for it. `track` names a service that is told what
-    happens, such as wandb. `told` goes into config.json besides: the name of the method, the command behind it all.
+    happens, such as wandb. `extra_facts` go into config.json, too: the name of the method, the command line of a grid.
     """
     config = complete(config, task)
     path = Path(out) if out else default_place(config)
@@ -201,7 +201,7 @@ def start(
             observation_space=trainer.population.observation_space,
             action_space=trainer.population.action_space,
             device=trainer.device,
-            told=told,
+            extra_facts=extra_facts,
         )
         return _turn(trainer, folder, recorder, task)
 

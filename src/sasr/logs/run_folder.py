@@ -57,11 +57,11 @@ class RunFolder:
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         device: torch.device,
-        told: Mapping[str, Any] | None = None,
+        extra_facts: Mapping[str, Any] | None = None,
     ) -> RunFolder:
-        """Make the folder and write its config.json; one that is there already is refused.
+        """Make the folder and write its config.json; an existing one is refused.
 
-        `told` is what a caller knows better or besides: the command behind it all, the name of the method.
+        `extra_facts` are added to it or replace a part: the name of the method, the command line of a grid.
         """
         check_free(path)
         facts = {
@@ -74,7 +74,7 @@ class RunFolder:
             "observation_space": space_to_json(observation_space),
             "action_space": space_to_json(action_space),
             "config": config.to_json(),
-            **(told or {}),
+            **(extra_facts or {}),
         }
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / CONFIG, _as_text(facts))
