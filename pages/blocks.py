@@ -60,7 +60,7 @@ def rows_by_task(store: Store) -> dict[str, list[Row]]:
     tasks = sorted(store.main.tasks, key=lambda task: (order.get(task, len(order)), task))
     rows = {}
     for task in tasks:
-        results = [result for name in store.main.methods if (result := store.main.cell(task, name))]
+        results = [result for name in store.main.methods if (result := store.main.result(task, name))]
         rows[task] = rows_of(
             results,
             base=BASE,
@@ -205,7 +205,7 @@ def _plan(store: Store, name: str) -> Makers:
     tasks += [task for task in group.tasks if task not in tasks]
     blocks: Makers = {}
     for task in tasks:
-        results = {method: result for method in names if (result := both.cell(task, method))}
+        results = {method: result for method in names if (result := both.result(task, method))}
         lot = rows_of(list(results.values()), base=order[0])
         blocks[f"table: {name} {task}"] = partial(_method_block, lot, order[0])
         blocks[f"sources: {name} {task}"] = partial(_sources, list(results.values()))
@@ -248,7 +248,7 @@ def _with_shared_runs(groups: Mapping[str, Collection]) -> dict[str, Collection]
 def _run_elsewhere(name: str, groups: Mapping[str, Collection]) -> list[Result]:
     first = next(iter(_suite(name).values()))
     here = groups[name]
-    lacking = {(result.task, result.steps) for result in here.results if not here.cell(result.task, first.name)}
+    lacking = {(result.task, result.steps) for result in here.results if not here.result(result.task, first.name)}
     taken: dict[str, Result] = {}
     for other, group in groups.items():
         same = [method.name for method in _suite(other).values() if method.content() == first.content()]
@@ -281,7 +281,7 @@ def _ablation_picture(
 ) -> Block:
     panels = {}
     for task in group.tasks:
-        curves = _curves({method: result for method in order if (result := group.cell(task, method))})
+        curves = _curves({method: result for method in order if (result := group.result(task, method))})
         if curves:
             panels[task] = curves
     reference = {task: _authors_variants(store.reference.get(task, {}), methods) for task in panels}

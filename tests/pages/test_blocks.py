@@ -110,7 +110,7 @@ def test_a_short_run_cuts_off_no_area_but_its_own(store: Path) -> None:
     assert (short["area to 10,000 [95 %]"], short[f"P(final \\> {BASE})"]) == ("–", "–")
     main, cut = read_store(store).main, {}
     for method in ("rnd", BASE):
-        result = main.cell("MountainCar", method)
+        result = main.result("MountainCar", method)
         assert result is not None
         areas = []
         for seed in result.seeds:

@@ -136,7 +136,7 @@ def test_a_run_itself_and_a_tree_of_stores_and_runs_can_be_reported(tmp_path: Pa
     found = collect(tmp_path / "all")
     assert set(found.tasks) == {"AntStand", "MountainCar"}
     assert found.methods == ["sasr", "sac"]
-    assert found.cell("AntStand", "sasr") is None
+    assert found.result("AntStand", "sasr") is None
 
 
 def test_runs_that_differ_in_their_seeds_alone_are_joined(tmp_path: Path) -> None:

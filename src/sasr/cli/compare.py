@@ -117,11 +117,8 @@ def compare(
     store: Path | None = None
     if save or save_stopped:
         store = store_root / _store_folder(suite, plan)
-    if not dry_run:
-        check_writable(out)
-        if store is not None:
-            check_store(store_root)
-
+    if store is not None and not dry_run:
+        check_store(store_root)
     resources = Resources(on=on, jobs=jobs, threads=threads, population=population, memories=memories_of(device))
     left = [run for run in runs if not is_done(Job(run=run, out=out))]
     trials: dict[str, Trial] = {}
@@ -144,6 +141,7 @@ def compare(
     if dry_run:
         print_estimate(todo, trials, share.at_once, console)
         return
+    check_writable(out)
     write_plan(parts, out)
     if cluster is not None:
         console.print(Text(cluster.exposure), soft_wrap=True)

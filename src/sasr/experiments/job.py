@@ -16,7 +16,7 @@ import numpy as np
 from sasr.api import Run, clear_up, go_on, start
 from sasr.experiments.plan import GridRun
 from sasr.files import leftovers
-from sasr.final_evaluation import NAME, evaluate_policy, write_judgement
+from sasr.final_evaluation import NAME, evaluate_policy, write_evaluation
 from sasr.logs.metrics import NAME as METRICS
 from sasr.logs.metrics import recorded_steps
 from sasr.logs.recorders import mean_and_error
@@ -108,7 +108,7 @@ def run_job(job: Job) -> bool:
     clear_up(run)
     policy = load_policy(run.folder)
     result = evaluate_policy(policy, episodes=job.final_episodes, workers=job.workers, allow_import=job.modules)
-    write_judgement(policy, result, seed=0, deterministic=True)
+    write_evaluation(policy, result, seed=0, deterministic=True)
     return True
 
 

@@ -171,7 +171,7 @@ def panels_of(found: Collection) -> dict[str, dict[str, Sequence[SeedResult]]]:
     for task in found.tasks:
         panels[task] = {}
         for method in found.methods:
-            result = found.cell(task, method)
+            result = found.result(task, method)
             if result and result.seeds:
                 panels[task][method] = result.seeds
     return panels

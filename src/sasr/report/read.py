@@ -135,7 +135,7 @@ class Collection:
         names = dict.fromkeys(result.method for result in self.results)
         return sorted(names, key=lambda name: (name.split(",")[0] != "sasr", not name.startswith("sasr")))
 
-    def cell(self, task: str, method: str) -> Result | None:
+    def result(self, task: str, method: str) -> Result | None:
         """The result of a method on a task."""
         for result in self.results:
             if (result.task, result.method) == (task, method):
