@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.agents.registry import AGENTS
-from sasr.api import Run, clear_up, default_steps, go_on, start
+from sasr.api import Run, clean_up, continue_run, default_steps, start
 from sasr.cli.options import AllowImport, meanings, run_flags, split_settings
 from sasr.errors import unknown_name
 from sasr.experiments import Method
@@ -106,12 +106,12 @@ def resume(
     if resumed.finished and track:
         raise ValueError(f"--track {track}: {run} has taken all its steps, so there is nothing to log; leave it out")
     if resumed.finished and not start_over:
-        clear_up(resumed)
+        clean_up(resumed)
         console.print(
             f"{run} has taken all its {resumed.config.steps:,} steps.", highlight=False, markup=False, soft_wrap=True
         )
     else:
-        resumed = go_on(
+        resumed = continue_run(
             resumed, console=console, events=tensorboard, track=track, allow_import=allow_import, start_over=start_over
         )
     _print_end(resumed, console)

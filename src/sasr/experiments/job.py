@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from sasr.api import Run, clear_up, go_on, start
+from sasr.api import Run, clean_up, continue_run, start
 from sasr.experiments.plan import GridRun
 from sasr.files import leftovers
 from sasr.final_evaluation import NAME, evaluate_policy, write_evaluation
@@ -105,7 +105,7 @@ def run_job(job: Job) -> bool:
     if not run.finished:
         return False
     _drop_replay(run)
-    clear_up(run)
+    clean_up(run)
     policy = load_policy(run.folder)
     result = evaluate_policy(policy, episodes=job.final_episodes, workers=job.workers, allow_import=job.modules)
     write_evaluation(policy, result, seed=0, deterministic=True)
@@ -167,7 +167,7 @@ def _train_now(job: Job) -> Run:
         return run
     # The run's settings, on the devices and cores of this job.
     run.config = dataclasses.replace(run.config, device=job.device, workers=job.workers)
-    return go_on(run, events=job.events, track=job.track, allow_import=job.modules, start_over=_never_saved(run))
+    return continue_run(run, events=job.events, track=job.track, allow_import=job.modules, start_over=_never_saved(run))
 
 
 def _never_saved(run: Run) -> bool:
