@@ -20,7 +20,7 @@ from sasr.experiments.plan_file import read_suite, suites
 from sasr.report.read import Collection, Reference
 from sasr.report.seeds import SeedResult
 from sasr.report.store import Result, slug
-from sasr.report.summary import cells_of, summarise
+from sasr.report.summary import statistics_of, summarise
 from sasr.report.tables import Entry, Table, area_entry, cost_table, digits_for, final_entry, table_by_task
 from sasr.tasks.catalogue import BY_NAME
 
@@ -264,7 +264,7 @@ def _ablation(store: Store, name: str, group: Collection) -> Makers:
     methods = _suite(name)
     order = [method for method in methods if method in group.methods]
     order += [method for method in group.methods if method not in methods]
-    cells = cells_of(group)
+    cells = statistics_of(group)
     final = table_by_task("Final return, mean ± standard error", group.tasks, order, cells, final_entry)
     title = "Area under the learning curve, mean ± standard error"
     area = table_by_task(title, group.tasks, order, cells, area_entry)

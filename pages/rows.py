@@ -14,7 +14,7 @@ from sasr.report import stats
 from sasr.report.read import Collection, Reference, family, reference_of
 from sasr.report.stats import Estimate
 from sasr.report.store import Result
-from sasr.report.summary import NOTHING, Cell, cells_of
+from sasr.report.summary import NOTHING, Statistics, statistics_of
 from sasr.report.tables import Entry, Table, digits_for
 
 FINAL, TRAINED, AUTHORS = "final, mean ± s.e.", "in training, last tenth", "authors' curve there"
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     """Figures of a method on a task; NaN where there is nothing to take them from."""
 
     method: str
-    cell: Cell
+    cell: Statistics
     area: Estimate
     """Mean over seeds of the curves' mean height, with its bootstrap interval."""
     reach: Estimate
@@ -69,7 +69,7 @@ def rows_of(
         curves: The authors' curves by method.
         paper: The paper's Table 1 by method.
     """
-    cells = cells_of(Collection(list(results)), until=_area_until(results, base))
+    cells = statistics_of(Collection(list(results)), until=_area_until(results, base))
     by_method = {result.method: cells[result.task, result.method] for result in results}
     sizes = [0.0]
     for cell in by_method.values():
@@ -142,7 +142,7 @@ def best_mean(rows: Sequence[Row]) -> float:
     return max((row.cell.mean for row in rows if not math.isnan(row.cell.mean)), default=math.nan)
 
 
-def marks(cell: Cell) -> str:
+def marks(cell: Statistics) -> str:
     """* for what is incomplete, † for SASR with whole episodes, ‡ for what goes without seeds that gave NaN."""
     applies = {"*": bool(cell.result.gaps), "†": _whole_episodes(cell.result), "‡": cell.failed > 0}
     return "".join(mark for mark, holds in applies.items() if holds)
@@ -269,14 +269,14 @@ def _area_until(results: Sequence[Result], base: str) -> int | None:
     return min([half, *(result.steps for result in results if result.method in (base, DEFAULT))])
 
 
-def _better_area(ours: Cell, theirs: Cell) -> Estimate:
+def _better_area(ours: Statistics, theirs: Statistics) -> Estimate:
     if not len(ours.areas):
-        pair = cells_of(Collection([ours.result, theirs.result]))
+        pair = statistics_of(Collection([ours.result, theirs.result]))
         ours, theirs = (pair[cell.result.task, cell.result.method] for cell in (ours, theirs))
     return chance([ours.areas], [theirs.areas])
 
 
-def _as_long(one: Cell, other: Cell) -> bool:
+def _as_long(one: Statistics, other: Statistics) -> bool:
     return one.result.steps == other.result.steps
 
 

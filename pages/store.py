@@ -12,7 +12,7 @@ from typing import Any
 from pages.analysis import Analysis, read_analyses
 from sasr.experiments.plan import Method, Plan, built_in_methods
 from sasr.experiments.plan_file import read_plan, suites
-from sasr.report.read import Collection, References, read_reference, told_apart
+from sasr.report.read import Collection, References, read_reference, with_unique_names
 from sasr.report.store import Problem, Reading, Result, read_results
 
 MAIN = "main"
@@ -94,7 +94,7 @@ def _grouped(readings: Mapping[str, Reading], plans: Mapping[str, Plan]) -> dict
         group = folder if folder in names else MAIN
         members[group] += reading.results
         origins[group] += [folder] * len(reading.results)
-    return {name: Collection(told_apart(members[name], origins[name])) for name in names}
+    return {name: Collection(with_unique_names(members[name], origins[name])) for name in names}
 
 
 def _toml(path: Path) -> dict[str, Any]:

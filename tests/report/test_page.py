@@ -60,7 +60,7 @@ def test_plotly_is_as_it_came_but_for_kinds_that_are_not_drawn_and_brackets_that
     changed = gzip.decompress(base64.b64decode(packed_script())).decode("ascii")
     assert shipped.isascii() is False
     # Each of the three changes undone gives the script as it came.
-    found, slim = page_module.TRACE_KINDS.search(shipped), page_module.TRACE_KINDS.search(changed)
+    found, slim = page_module.TRACE_TYPES.search(shipped), page_module.TRACE_TYPES.search(changed)
     assert found is not None
     assert slim is not None
     assert slim[1] in found[1].split(",")

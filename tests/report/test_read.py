@@ -112,7 +112,7 @@ def test_folders_that_are_no_whole_runs_are_named_beside_those_that_are(tmp_path
     assert len(found.results) == 1
     told = dict(found.problems)
     assert told.keys() == {"cut", "empty", "unsettled"}
-    assert "never began" in told["empty"]
+    assert "never started" in told["empty"]
     assert "config.json" in told["cut"]
 
 
@@ -148,19 +148,19 @@ def test_runs_that_differ_in_their_seeds_alone_are_joined(tmp_path: Path) -> Non
     assert result.wall_seconds == 60.0
 
 
-def test_runs_of_one_method_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+def test_runs_of_one_method_are_with_unique_names_by_what_differs(tmp_path: Path) -> None:
     for features in (50, 1000):
         make_run(tmp_path / f"m{features}", shaper_config={"features": features, "clip": 5.0})
     assert set(collect(tmp_path).methods) == {"sasr (features=50)", "sasr (features=1000)"}
 
 
-def test_the_same_run_twice_is_told_apart_by_its_folder(tmp_path: Path) -> None:
+def test_the_same_run_twice_is_with_unique_names_by_its_folder(tmp_path: Path) -> None:
     for name in ("first", "second"):
         make_run(tmp_path / name)
     assert set(collect(tmp_path).methods) == {"sasr in first", "sasr in second"}
 
 
-def test_commits_of_a_store_are_told_apart_on_every_task(tmp_path: Path) -> None:
+def test_commits_of_a_store_are_with_unique_names_on_every_task(tmp_path: Path) -> None:
     write_result(make_result("AntStand", commit="aaaaaaaaa"), tmp_path)
     write_result(make_result("AntStand", commit="bbbbbbbbb"), tmp_path)
     write_result(make_result("AntFar", commit="aaaaaaaaa"), tmp_path)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from sasr.experiments.grid import Grid, Status
 from sasr.experiments.plan import GridRun
-from sasr.report.read import from_run, is_run, told_apart
+from sasr.report.read import from_run, is_run, with_unique_names
 from sasr.report.store import Result, cut_short, read_result, write_result
 
 
@@ -34,7 +34,7 @@ def write_complete(grid: Grid, results: Path) -> list[Path]:
 
 def _results_of(statuses: Sequence[Status]) -> list[Result]:
     jobs = [status.job for status in statuses]
-    return told_apart([from_run(job.folder) for job in jobs], [job.run.id for job in jobs])
+    return with_unique_names([from_run(job.folder) for job in jobs], [job.run.id for job in jobs])
 
 
 def _unfinished(grid: Grid) -> dict[str, GridRun]:
