@@ -24,15 +24,21 @@ from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.cli import COMMANDS
 
-BAD = ("", "-1", "nan", "1" + "0" * 40, "\x1b[2J[/]:boom:")
+BAD = ("", "-1", "nan", "1" + "0" * 40, "[/]:boom:")
 TINY = {"steps": "60", "eval-every": "0", "set": "agent.hidden=8,8"}
 SMALL = ["--set", "agent.burn_in=40", "--set", "agent.batch_size=16"]
-WORDS = {"train": "Pendulum-v1", "resume": "run", "eval": "run", "report": "run", "doctor": "Pendulum-v1"}
+WORDS = {
+    **dict.fromkeys(("train", "doctor"), "Pendulum-v1"),
+    "tune": "CartPole-v1",  # whose episodes are short, and a search evaluates often
+    **dict.fromkeys(("resume", "eval", "export", "report"), "run"),
+}
 """What stands behind a command where the bad value is not in that place."""
 FLAGS = {
     "train": {**TINY, "workers": "0", "device": "cpu", "out": "new"},
     "eval": {"episodes": "1", "workers": "0"},
     "compare": {**TINY, "tasks": "Pendulum-v1", "methods": "sac", "on": "inline", "final-episodes": "1"},
+    "tune": {"steps": "60", "set": "agent.hidden=8,8", "trials": "1", "seeds": "1", "workers": "0", "device": "cpu"},
+    "export": {"to": "new"},
     "doctor": {"steps": "500"},
 }
 """And the flags that make it quick."""
@@ -57,7 +63,8 @@ def flags_of(command: str) -> dict[str, bool]:
         if is_dataclass(own_type):  # a group of flags
             flags |= dict.fromkeys((field.name for field in fields(own_type)), False)
         else:
-            flags[own.name] = tyro.conf.Positional in marks
+            name = next((mark.name for mark in marks if getattr(mark, "name", None)), own.name)
+            flags[name] = tyro.conf.Positional in marks
     return {name.replace("_", "-"): is_positional for name, is_positional in flags.items()}
 
 
@@ -67,8 +74,10 @@ def words_with(command: str, flag: str, value: str, *, positional: bool) -> list
     words = [command, *([word] if word is not None else [])]
     for name, given in flags.items():
         words += [f"--{name}", given]
+    if command in ("train", "compare", "tune"):
+        words += SMALL
     if command in ("train", "compare"):
-        words += [*SMALL, "--no-tensorboard"]
+        words += ["--no-tensorboard"]
     return words if positional else [*words, f"--{flag}", value]
 
 

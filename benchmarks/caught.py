@@ -43,8 +43,8 @@ class Outcome(NamedTuple):
 
     @property
     def steered(self) -> bool:
-        """Whether an escape code came through; none of them would be the console's own here."""
-        return "\x1b" in self.output
+        """Whether an escape code or an emoji came through; none of them would be the console's own here."""
+        return "\x1b" in self.output or "\N{COLLISION SYMBOL}" in self.output
 
 
 class TookTooLong(BaseException):

@@ -1,12 +1,15 @@
 """Stable-Baselines3's own tests with our buffers wherever it, or a test, would take its own.
 
-python -m benchmarks.sb3_upstream PATH/TO/stable_baselines3-2.9.2/tests
+python -m pip download --no-deps --no-binary :all: stable-baselines3==2.9.2
+tar xzf stable_baselines3-2.9.2.tar.gz
+python -m benchmarks.sb3_upstream stable_baselines3-2.9.2/tests
 
-The tests come from Stable-Baselines3's source distribution; nothing is installed or changed.
+The tests are in Stable-Baselines3's source distribution, not in its wheel; nothing is installed or changed.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from pathlib import Path
 from types import ModuleType
@@ -86,6 +89,7 @@ def main(
     files: tuple[str, ...] = FILES,
     select: str = "",
     own: bool = False,
+    shaper: str = '"sasr"',
 ) -> None:
     """Run the tests.
 
@@ -94,8 +98,14 @@ def main(
         files: which files of it.
         select: what pytest's -k takes.
         own: leave Stable-Baselines3's own buffers where they are, to compare.
+        shaper: what a buffer gets where a test names none, as JSON: '"rnd"', or '{"reward_weight": 0}' for tests that
+            compare samples with the environment's rewards.
     """
     torch.set_num_threads(1)
+    for buffer in (ShapedReplayBuffer, ShapedRolloutBuffer):
+        defaults = buffer.__init__.__kwdefaults__
+        assert defaults is not None
+        defaults["shaper"] = json.loads(shaper)
     outcomes = Outcomes()
     if not own:
         substitute(stable_baselines3, her, her_replay_buffer, off_policy_algorithm, on_policy_algorithm, buffers)

@@ -17,7 +17,8 @@ sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 
 project = "sasr"
-author = "the sasr contributors"
+author = "the sasr developers"
+copyright = author
 release = version = sasr.__version__
 
 extensions = [
@@ -49,7 +50,8 @@ napoleon_numpy_docstring = False
 
 html_theme = "furo"
 html_title = f"sasr {release}"
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 
 
 def _link_to_the_diary(app: Sphinx, page: str, source: list[str]) -> None:

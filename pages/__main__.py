@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tyro
 
-from pages import benchmarks
+from pages import benchmarks, table1
 from pages.blocks import blocks_of, rows_by_task
 from pages.guard import promises
 from pages.store import read_store
@@ -36,7 +36,11 @@ def main(settings: Settings) -> None:
     """Write, or compare; what is wrong with the results is one message."""
     try:
         store = read_store(ROOT / "results")
-        blocks = {**blocks_of(store), **benchmarks.blocks_of(ROOT / "benchmarks" / "results")}
+        blocks = {
+            **blocks_of(store),
+            **table1.blocks_of(store),
+            **benchmarks.blocks_of(ROOT / "benchmarks" / "results"),
+        }
         if settings.check:
             found = differences(markdown_files(), blocks)
             sys.exit("\n".join([*found, "run `make results`"]) if found else 0)

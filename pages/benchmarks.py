@@ -127,8 +127,7 @@ def _estimators(stored: Stored) -> str:
 
 
 def _mountain_car(new: Stored, old: Stored) -> str:
-    before = f"SAC + SASR `auto`, as it was at {old['machine']['commit']}"
-    names = {"auto": before, "authors": "SAC + SASR `authors`", "none": "SAC"}
+    names = {"auto": "SAC + SASR `auto`, an earlier default", "authors": "SAC + SASR `authors`", "none": "SAC"}
     methods = {"SAC + SASR `auto`": new["figures"]["methods"]["auto"]}
     methods |= {names[name]: method for name, method in old["figures"]["methods"].items()}
     steps = [f"{int(step):,} steps" for step in next(iter(methods.values()))["return_at"]]

@@ -17,7 +17,8 @@ from sasr.report.store import Problem, Reading, Result, read_results
 
 MAIN = "main"
 """The group of results that belong to no suite and to no plan that takes a method apart: methods on tasks."""
-_MAIN_SUITE = "table1"  # the suite of the main comparison
+MAIN_SUITE = "table1"
+"""The suite of the main comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,15 +87,21 @@ def takes_apart(plan: Plan) -> bool:
 
 
 def _grouped(readings: Mapping[str, Reading], plans: Mapping[str, Plan]) -> dict[str, Collection]:
-    """A suite or a plan that takes a method apart has the results in its folder; the main comparison all others."""
-    names = [MAIN, *(suite for suite in suites() if suite != _MAIN_SUITE), *plans]
+    """A suite or a plan that takes a method apart has the results in its folder; the main comparison all others.
+
+    The suite of the main comparison has those in its folder too.
+    """
+    apart = [*(suite for suite in suites() if suite != MAIN_SUITE), *plans]
     members: dict[str, list[Result]] = defaultdict(list)
     origins: dict[str, list[str]] = defaultdict(list)
     for folder, reading in readings.items():
-        group = folder if folder in names else MAIN
-        members[group] += reading.results
-        origins[group] += [folder] * len(reading.results)
-    return {name: Collection(with_unique_names(members[name], origins[name])) for name in names}
+        groups = [folder] if folder in apart else [MAIN]
+        if folder == MAIN_SUITE:
+            groups.append(MAIN_SUITE)
+        for group in groups:
+            members[group] += reading.results
+            origins[group] += [folder] * len(reading.results)
+    return {name: Collection(with_unique_names(members[name], origins[name])) for name in (MAIN, MAIN_SUITE, *apart)}
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -139,10 +139,9 @@ def header(settings: Settings) -> list[str]:
     return [
         "# Tasks",
         "",
-        "Seventeen sparse-reward tasks: the paper's fourteen and three more of the authors' released code. The plain",
-        "id is the *code profile*, what the released environments do and what Table 1 was measured on; the id with",
-        "`Paper` is what the paper's text says. An eighteenth, TwoRooms, is ours and cheap. `sasr tasks`",
-        "lists them, `sasr tasks NAME` shows one.",
+        "Eighteen sparse-reward tasks: the paper's fourteen, three of the authors' code, and TwoRooms, which is ours.",
+        "A plain id is what the released environments do, and what the paper's Table 1 was measured on.",
+        "An id with `Paper` is what the paper's text says. `sasr tasks` lists them all, `sasr tasks NAME` shows one.",
         "",
         "```python",
         *USAGE,
@@ -150,8 +149,13 @@ def header(settings: Settings) -> list[str]:
         "",
         "Returns are mean ± standard deviation over episodes of uniformly drawn actions, at least "
         f"{settings.steps:,} steps an id, seed {settings.seed}.",
+        "",
+        "<details><summary>Where the figures are from</summary>",
+        "",
         f"Written by `{command}` at commit {commit.stdout.strip()} on {model[0].split(':')[1].strip()}, "
         f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in packages) + ".",
+        "",
+        "</details>",
         "",
     ]
 

@@ -246,8 +246,8 @@ def test_the_first_guide_takes_at_most_ten_commands() -> None:
 @pytest.mark.slow
 def test_the_first_guide_leads_from_an_empty_folder_to_a_report_of_two_methods(tmp_path: Path) -> None:
     """As printed, but for installing (`make wheel-test` does), fewer steps and episodes, and no browser."""
-    shorter = {"--steps": "300", "--seeds": "1"}
-    own = "--jobs 2 --final-episodes 2 --set agent.burn_in=200 --set agent.hidden=8,8"
+    shorter = {"--steps": "400", "--seeds": "1"}
+    own = "--jobs 2 --final-episodes 2 --set agent.burn_in=300 --set agent.hidden=8,8"
     (tmp_path / "my_task.py").write_text(blocks(GUIDE, "python")[0])
     environment = os.environ | {"PYTHONPATH": str(Path(sasr.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     commands = [words[1:] for words in command_lines(GUIDE) if words[0] == "sasr"]

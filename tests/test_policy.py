@@ -125,12 +125,34 @@ def test_no_episodes_are_refused(policy: Policy) -> None:
         evaluate_policy(policy, episodes=0)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_number_that_is_no_seed_is_refused(seed: int, policy: Policy) -> None:
+    with pytest.raises(ValueError, match=f"seed={seed}"):
+        evaluate_policy(policy, episodes=1, seed=seed)
+
+
+def test_a_film_that_breaks_off_leaves_nothing(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    pytest.importorskip("pygame")
+    before = sorted(policy.folder.path.iterdir())
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Policy, "predict", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        record_video(policy, index=0)
+    assert sorted(policy.folder.path.iterdir()) == before
+
+
 def test_a_film_shows_a_whole_episode(policy: Policy) -> None:
     pytest.importorskip("imageio_ffmpeg")
     pytest.importorskip("pygame")
     import imageio.v3 as imageio
 
-    frames = list(imageio.imiter(record_video(policy, index=1)))
+    made = record_video(policy, index=1)
+    frames = list(imageio.imiter(made))
+    made.unlink()  # other tests use this run, too
     assert len(frames) == 201
     assert frames[0].shape == (500, 500, 3)
     assert abs(frames[0].astype(int) - frames[100]).mean() > 0.1  # it moves

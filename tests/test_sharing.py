@@ -89,7 +89,12 @@ def lead_elsewhere(folder: Path) -> None:
     file.symlink_to(folder.parent / "elsewhere")
 
 
-@pytest.mark.parametrize("damage", [damage_weights, put_a_pickle, change_manifest, lead_elsewhere])
+def film_elsewhere(folder: Path) -> None:
+    """What `sasr eval --video` writes would go there."""
+    (folder / "video-seed-0.mp4").symlink_to(folder.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("damage", [damage_weights, put_a_pickle, change_manifest, lead_elsewhere, film_elsewhere])
 def test_what_was_changed_is_refused_in_one_line(
     damage: Callable[[Path], None], exported: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +121,9 @@ def test_nothing_is_overwritten_and_nothing_half_written_stays(
     with pytest.raises(OSError, match="no space"):
         trained.export(tmp_path / "other")
     assert {path.name for path in tmp_path.iterdir()} == {"mine"}
+    code, output = command(capsys, "export", str(trained.folder), "--to", str(trained.folder / "config.json" / "new"))
+    assert code == 2
+    assert "--to" in output
 
 
 # ------------------------------------------------------------------------ the hub

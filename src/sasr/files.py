@@ -45,8 +45,8 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Temporary files that `write_whole` left in a folder."""
-    return sorted(folder.glob(".*.part"))
+    """Temporary files that `write_whole` left in a folder, and unfinished videos."""
+    return sorted(folder.glob(".*.part*"))  # a video's ends with .part.mp4
 
 
 def check_writable(folder: Path, *, flag: str = "--out") -> None:

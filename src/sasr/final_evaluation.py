@@ -8,6 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from sasr.files import write_whole
 from sasr.logs.recorders import mean_and_error
 from sasr.policy import Policy
 from sasr.randomness import stream_seed
+from sasr.settings import check_seed
 from sasr.tasks import make
 from sasr.tasks.environment import TaskLike, close_environment
 from sasr.tasks.modules import import_of_run
@@ -66,6 +68,7 @@ def evaluate_policy(
     """
     if not 1 <= episodes <= MOST_EPISODES:
         raise ValueError(f"episodes={episodes} must be at least 1 and at most {MOST_EPISODES:,}")
+    check_seed(seed)
     config = policy.folder.config
     environments = min(episodes, _ENVIRONMENTS)
     act = partial(policy.act, deterministic=deterministic)
@@ -157,6 +160,7 @@ def record_video(
 
     config = policy.folder.config
     path = policy.folder.path / f"video-seed-{policy.seeds[index]}.mp4"
+    beside = path.with_name(f".{path.stem}.{os.getpid()}.part.mp4")  # an error leaves no unfinished video
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory and needs no screen
     env = make(_task_of(policy, task, allow_import), render_mode="rgb_array", **config.task_options)
@@ -164,8 +168,8 @@ def record_video(
         fps = env.metadata.get("render_fps") or 30
         obs, _ = env.reset(seed=stream_seed(policy.seeds[index], f"film/{seed}") % 2**32)
         # imageio would stretch frames to sides that are multiples of 16; the format needs multiples of 2, see `_even`.
-        writer: Any = imageio.get_writer(path, fps=fps, codec="libx264", macro_block_size=1, quality=7)
-        with writer:
+        writer: Any = imageio.get_writer(beside, fps=fps, codec="libx264", macro_block_size=1, quality=7)
+        with closing(writer):  # on an error its own exit would leave ffmpeg running
             done = False
             while not done:
                 writer.append_data(_even(env.render()))
@@ -173,11 +177,13 @@ def record_video(
                 obs, _, terminated, truncated, _ = env.step(action)
                 done = terminated or truncated
             writer.append_data(_even(env.render()))
+        beside.replace(path)
     except DependencyNotInstalled as error:
         raise ImportError(
             f'{config.task} needs a missing package for drawing ({error}): pip install "sasr[all]"'
         ) from None
     finally:
+        beside.unlink(missing_ok=True)
         close_environment(env)
     return path
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sasr.agents.registry import agent_named
 from sasr.experience.types import Host
-from sasr.logs.run_folder import RunFolder
+from sasr.logs.run_folder import RunFolder, check_entries
 from sasr.settings import choose_device
 from sasr.training import checkpoint
 from sasr.training.checkpoint import Checkpoint, newest, steps_of
@@ -121,6 +121,7 @@ def acting_tensors(agent: Any) -> dict[str, Tensor]:
 
 def _load_exported(path: Path, device: torch.device) -> Policy:
     try:
+        check_entries(path)
         exported = checkpoint.verified(path)
         folder = RunFolder(path, exported.facts["run"])
         steps = exported.facts["steps"]

@@ -273,6 +273,12 @@ def first_seeds(number: int) -> tuple[int, ...]:
     return tuple(range(number))
 
 
+def check_seed(seed: int) -> None:
+    """Raise for a number that is no seed."""
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed={seed} must be at least 0 and below 2**63")
+
+
 def choose_device(name: str) -> torch.device:
     """The device with this name; an error says what to use if it is missing."""
     if name == "auto":
@@ -314,8 +320,7 @@ def _check_seeds(seeds: tuple[int, ...]) -> None:
     if not seeds:
         raise ValueError("seeds=() is empty; give at least one seed")
     for seed in seeds:
-        if not 0 <= seed < 2**63:
-            raise ValueError(f"seed={seed} must be at least 0 and below 2**63")
+        check_seed(seed)
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds={seeds} has duplicates; runs of the same seed would be identical")
 
@@ -326,6 +331,8 @@ def _check_task_settings(settings: Mapping[str, Any]) -> None:
             raise ValueError(f"task_settings has {name!r}, which cannot be set there; leave it out")
         if not isinstance(value, bool | int | float | str | None):
             raise ValueError(f"task_settings[{name!r}]={value!r} must be a number, a text, True, False or None")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"task.{name}={value} is not a finite number")
 
 
 def _check_class(name: str, config: Any, config_class: type[Any]) -> None:

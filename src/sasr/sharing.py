@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sasr.files import read_regular, write_whole
+from sasr.files import check_writable, read_regular, write_whole
 from sasr.final_evaluation import NAME as EVALUATION
 from sasr.logs import plots
 from sasr.logs.console import number
@@ -33,6 +33,7 @@ def export_run(run: str | Path | RunFolder, to: str | Path) -> Path:
     if to.exists():
         raise FileExistsError(f"{to} exists already; name another folder, or move this one away")
     policy = load_policy(run)
+    check_writable(to.parent, flag="--to")
     facts = {"steps": policy.steps, "run": policy.folder.facts}
     beside = to.with_name(f".{to.name}.partial")
     shutil.rmtree(beside, ignore_errors=True)

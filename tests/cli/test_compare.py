@@ -195,6 +195,9 @@ def evaluations(here: Path) -> list[int]:
         ((*TINY, "--set", "agent.hiden=3"), "did you mean 'hidden'"),
         ((*TINY, "--set", "shaper.retention=1"), "sac: shaper.retention: shaper=none has no settings"),
         ((*TINY, "--set", "task.gravity=1"), "setting of Pendulum-v1 'gravity' is unknown; One of: g"),
+        (("table1", "--set", "task.fixed=true"), "MountainCar: setting of SASR/MountainCar-v0 'fixed' is unknown"),
+        (("table1", "--set", "task.fixed=true"), "narrow --tasks to tasks that have it"),
+        (("table1-games", "--tasks", "Freeway", "--methods", "td3"), "td3 on Freeway: action space Discrete"),
         (("table1", "--tasks", "Frogger"), "suites that have Frogger: cost, table1-games"),
         (("--tasks", "CartPole-v1,Pendulum-v1", "--methods", "td3,sac", "--steps", "0"), "--steps 0 must be"),
         ((*TINY, "--device", "gpu"), "use cpu, cuda, cuda:1 or auto"),
@@ -373,6 +376,25 @@ def test_a_method_is_skipped_on_tasks_where_it_can_not_act(here: Path, capsys: p
     assert code == 0, output
     assert "skipped: td3 on CartPole-v1: action space Discrete(2) is discrete" in output
     assert "3 of 3 runs done" in output
+
+
+@pytest.mark.parametrize(
+    ("task", "setting", "value"), [("Freeway", "reward_mode", "score"), ("RobotSlide", "fixed", True)]
+)
+def test_settings_of_a_task_reach_the_runs_of_a_suite(
+    task: str, setting: str, value: object, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if task == "Freeway":
+        pytest.importorskip("ale_py")
+    suite = "table1-games" if task == "Freeway" else "table1"
+    flags = ["--tasks", task, "--methods", "ppo", "--seeds", "1", "--steps", "64", "--max-episode-steps", "8"]
+    flags += ["--on", "inline", "--device", "cpu", "--final-episodes", "1", "--no-tensorboard"]
+    for text in ("agent.rollout=16", "agent.minibatches=1", "agent.epochs=1", f"task.{setting}={value}"):
+        flags += ["--set", text]
+    code, output = run(capsys, "compare", suite, *flags)
+    assert code == 0, output
+    (cell,) = (here / "grid" / "cells").iterdir()
+    assert sasr.Run(cell).config.task_settings == {setting: value}
 
 
 def test_a_method_that_can_act_nowhere_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

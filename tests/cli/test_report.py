@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sasr.report.read import Collection
+from sasr.report.read import Collection, collect
 from sasr.report.store import write_result
 from tests.cli.commands import run
+from tests.experiments.small import FLAGS
 from tests.report.synthetic import make_result, make_run
 from tests.report.test_page import data_of
 
@@ -61,6 +62,35 @@ def test_runs_that_logged_their_states_give_figures_4_and_5(
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {"visits-MountainCar.png", "visits-MountainCar.pdf", "bonus-MountainCar-sasr.png"} <= names
     assert "bonus-MountainCar-sac.png" not in names
+
+
+@pytest.mark.slow
+def test_the_suites_of_figures_4_and_5_give_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = (
+        "--seeds",
+        "1",
+        "--steps",
+        "90",
+        "--log-states",
+        "30",
+        "--on",
+        "inline",
+        "--max-episode-steps",
+        "20",
+        *FLAGS,
+    )
+    for suite in ("figure4", "figure5"):
+        assert run(capsys, "compare", suite, *small, "--out", f"runs/{suite}")[0] == 0
+    found = collect(tmp_path / "runs" / "figure5")
+    assert {own.method for own in found.states} == {"sasr", "relara", "explo", "rnd", "sac", "noisynet"}
+    for own in found.states:
+        assert own.states.visits.sum((1, 2, 3)).tolist() == [30, 30, 30]
+    assert run(capsys, "report", "runs", "--figures", "figures")[0] == 0
+    names = {path.name for path in (tmp_path / "figures").glob("*.png")}
+    assert {"curves.png", "visits-MountainCar.png", "bonus-AntStand-sasr.png"} <= names
 
 
 @pytest.mark.parametrize(

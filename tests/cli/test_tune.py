@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -77,12 +78,58 @@ def test_a_trial_that_is_behind_is_pruned_by_the_mean_over_its_seeds() -> None:
         evaluated(0.0, 1.0)
 
 
+def test_ctrl_c_is_no_traceback_and_the_search_goes_on(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import optuna
+
+    optuna.logging.enable_propagation()
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "run", lambda self: signal.raise_signal(signal.SIGINT))
+        assert tune(capsys, tmp_path / "study", "--trials", "1")[0] == 130
+    assert caplog.text == ""
+    code, output = tune(capsys, tmp_path / "study", "--trials", "1")
+    assert code == 0, output
+
+
+def test_half_a_line_at_the_end_of_a_study_is_removed_and_another_damage_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune(capsys, tmp_path, "--trials", "1")[0] == 0
+    log = tmp_path / "study.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole + b'{"op_code": 5, "wor')
+    code, output = tune(capsys, tmp_path, "--trials", "1")
+    assert code == 0, output
+    assert "1 trials" in output
+    log.write_bytes(b"{}\n" + whole)
+    code, output = tune(capsys, tmp_path, "--trials", "1")
+    assert code == 2
+    assert "study.log" in output
+
+
+def test_settings_of_the_task_are_held_fixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(capsys, tmp_path, "--trials", "1", "--set", "task.g=5")[0] == 0
+    code, output = tune(capsys, tmp_path, "--trials", "1")
+    assert code == 2
+    assert "another task_settings: {'g': 5}" in output
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (("--trials", "0"), "--trials 0 must be at least 1"),
+        (("--trials", "1" + "0" * 12), "--trials 1000000000000 must be at most"),
         (("--seeds", "0"), "--seeds 0 must be at least 1"),
+        (("--seeds", "1" + "0" * 12), "must be at most"),
         (("--set", "agent.nonsense=1"), "nonsense"),
+        (("--set", "task.g=1e999"), "task.g=inf"),
+        (("--set", "agent.batch_size=64"), "burn_in=30"),
+        (("--device", "nonsense"), "nonsense"),
+        (("--preset", "authors", "--shaper", "rnd"), "--preset authors"),
     ],
 )
 def test_a_mistake_is_one_line(

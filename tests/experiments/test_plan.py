@@ -253,6 +253,35 @@ def test_an_unknown_suite_is_answered_with_the_closest_one() -> None:
     assert all(suites().values())
 
 
+LENGTHS = """
+methods = ["sasr", "sac"]
+[[grids]]
+tasks = ["MountainCar", "HumanKeep"]
+seeds = 2
+steps = 1000
+[[grids]]
+tasks = ["MountainCar"]
+seeds = [1, 4]
+steps = 2000
+"""
+
+
+def test_grids_that_a_choice_makes_alike_are_one() -> None:
+    assert len(parse_plan(LENGTHS, where="own.toml").runs) == 6
+    cells = parse_plan(LENGTHS, where="own.toml", choice=Choice(steps=500)).runs
+    assert [(own.task, own.method.name, own.seeds) for own in cells] == [
+        ("MountainCar", "sasr", (0, 1, 4)),
+        ("MountainCar", "sac", (0, 1, 4)),
+        ("HumanKeep", "sasr", (0, 1)),
+        ("HumanKeep", "sac", (0, 1)),
+    ]
+    cells = parse_plan(LENGTHS, where="own.toml", choice=Choice(tasks=["MountainCar"], seeds=3, steps=500)).runs
+    assert [(own.method.name, own.seeds) for own in cells] == [("sasr", (0, 1, 2)), ("sac", (0, 1, 2))]
+    text = 'tasks = ["MountainCar"]\n[methods.sac]\n[methods.b]\nlike = "sac"'
+    with pytest.raises(ValueError, match="as sac and as b"):  # two names for one run stay a mistake
+        parse_plan(text, where="own.toml", choice=Choice(steps=500))
+
+
 def test_a_choice_that_only_parts_of_different_grids_have_is_refused() -> None:
     with pytest.raises(ValueError, match="no grid with both MountainCar and td3"):
         parse_plan(TEXT, where="own.toml", choice=Choice(tasks=["MountainCar"], methods=["td3"]))

@@ -122,6 +122,20 @@ def test_authors_preset_stores_truncation_as_terminal() -> None:
     assert buffer.timeouts.sum() == 0
 
 
+def test_a_buffer_is_extended_by_the_steps_of_another_with_their_time_limits() -> None:
+    """As Stable-Baselines3's own tests do it: each flag of a time limit is an array of one entry."""
+    source = trained(steps=60, **shaped("rnd")).replay_buffer
+    target = make_model(buffer_size=200, **shaped("rnd")).replay_buffer
+    count = source.pos
+    infos = [[{"TimeLimit.truncated": row}] for row in source.timeouts[:count]]
+    target.extend(*(getattr(source, name)[:count] for name in ("observations", "next_observations", "actions")),
+                  source.rewards[:count], source.dones[:count], infos)  # fmt: skip
+    assert count > 0
+    assert source.timeouts.sum() > 0
+    for name in ("observations", "rewards", "dones", "timeouts"):
+        assert np.array_equal(getattr(target, name)[:count], getattr(source, name)[:count])
+
+
 # ------------------------------------------------------------------ seed, γ
 
 

@@ -33,8 +33,8 @@ def trainer(steps: int = 0) -> Any:
     )
 
 
-def opened(folder: Path, *, saved: dict | None = None, steps: int = 0) -> MetricsFile:
-    file = MetricsFile(folder)
+def opened(folder: Path, *, saved: dict | None = None, steps: int = 0, told: list[str] | None = None) -> MetricsFile:
+    file = MetricsFile(folder, warn=(told if told is not None else []).append)
     if saved is not None:
         file.load(saved)
     file.begin(trainer(steps))
@@ -84,9 +84,12 @@ def test_a_last_line_that_was_cut_off_is_left_out(cut: int, tmp_path: Path) -> N
     assert [event["text"] for event in read_metrics(tmp_path)] == ["whole"]
 
 
-def test_a_line_that_was_spoilt_in_the_middle_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line", ['{"kind": no', '{"kind": "notice", "step": Infinity}', "[" * 10**5], ids=["cut", "infinite", "deep"]
+)
+def test_a_line_that_was_spoilt_in_the_middle_is_named(line: str, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text(
-        '{"kind": "notice", "step": 1}\n{"kind": no\n{"kind": "notice", "step": 2}\n'
+        f'{{"kind": "notice", "step": 1}}\n{line}\n{{"kind": "notice", "step": 2}}\n'
     )
     with pytest.raises(ValueError, match="line 2 is no event"):
         read_metrics(tmp_path)
@@ -132,10 +135,12 @@ def test_a_file_that_lost_its_end_goes_on_behind_its_last_whole_line(cut: int, t
     path = tmp_path / "metrics.jsonl"
     os.truncate(path, int(saved["bytes"]) - cut)
     left = path.read_bytes().count(b"\n")
-    again = opened(tmp_path, saved=saved, steps=3)
+    told: list[str] = []
+    again = opened(tmp_path, saved=saved, steps=3, told=told)
     again.notice(4, "after")
     lost, resumed, after = [event["text"] for event in read_metrics(tmp_path)][left:]
     assert f"{cut:,} bytes shorter" in lost
+    assert told == [lost]
     assert (resumed, after) == ("resumed", "after")
     assert again.save()["bytes"] == path.stat().st_size
 

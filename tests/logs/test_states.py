@@ -37,13 +37,13 @@ def settings(**given: Any) -> TrainConfig:
 
 def test_every_visited_state_is_counted_in_its_bin_and_period(tmp_path: Path) -> None:
     recorder = Watched(tmp_path)
-    with Trainer(settings(environments=2), recorder=recorder) as trainer:
+    with Trainer(settings(environments=2, steps=200), recorder=recorder) as trainer:
         trainer.run()
         shaper = trainer.shaper
     states = read_states(tmp_path)
-    assert states.steps.tolist() == [60, 120, 180]
+    assert states.steps.tolist() == [60, 120, 180, 200]  # the last period ends with the run
     seen = np.stack(recorder.seen)  # (turns, P, E, 2)
-    for period in range(3):
+    for period in range(4):
         for member in range(2):
             part = seen[30 * period : 30 * (period + 1), member].reshape(-1, 2)
             expected, _, _ = np.histogram2d(part[:, 1], part[:, 0], bins=(states.y, states.x))

@@ -80,9 +80,9 @@ def test_files_that_cannot_be_used_are_all_named(store: Path) -> None:
     lines = str(error.value).splitlines()
     for name, why in (
         ("compare/MountainCar/newer.json", "version 99"),
-        ("nan.json", "NaN is no JSON"),
+        ("nan.json", "NaN is not JSON"),
         ("cut.json", "line"),
-        ("analysis/odd.json", "no analysis"),
+        ("analysis/odd.json", "not an analysis"),
     ):
         assert any(name in line and why in line for line in lines), lines
     with pytest.raises(ValueError, match="is not a folder"):
@@ -211,7 +211,8 @@ def test_an_analysis_has_a_picture_and_says_where_it_is_from(store: Path) -> Non
     assert "seed 3, commit abc1234" in along.text
     assert "`sasr train MountainCar`" in visits.text
     assert along.picture.draw().axes[1].lines
-    assert len([panel for panel in visits.picture.draw().axes if panel.images]) == 3
+    titles = [panel.get_title() for panel in visits.picture.draw().axes]
+    assert [title for title in titles if title] == ["0 – 100 steps", "100 – 200 steps", "200 – 300 steps"]
 
 
 def test_an_empty_store_gives_the_papers_figures_alone(tmp_path: Path) -> None:

@@ -62,6 +62,32 @@ def test_a_rival_that_was_run_elsewhere_has_its_reference_curve_here(grid: Colle
     assert len(dashed) == 2
 
 
+def test_rivals_that_were_run_nowhere_have_their_reference_curves(grid: Collection, tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text(CSV + "AntStand,M=50,0,3.0,\nAntFar,ppo,0,3.0,\n")
+    reference = read_reference(tmp_path / "curves.csv")
+    rivals = ["sasr", "relara", "ppo", "rosa"]
+    figure = figures.learning_curves(figures.panels_of(grid), reference=reference, rivals=rivals)
+    starts = [{line.get_ydata()[0] for line in panel.lines if line.get_linestyle() == "--"} for panel in figure.axes]
+    assert starts == [{1.0, 2.0}, {3.0}]
+    legend = figure.legends[0]
+    lines = {text.get_text(): line for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)}
+    assert list(lines) == ["sasr", "sac", "relara", "ppo", "reference"]
+    assert [name for name, line in lines.items() if line.get_linestyle() == "--"] == ["relara", "ppo", "reference"]
+
+
+def test_a_task_without_any_curve_says_that_it_was_not_run() -> None:
+    figure = figures.learning_curves({"RobotSlide": {}}, reference={})
+    assert [text.get_text() for text in figure.axes[0].texts] == ["not run"]
+
+
+def test_a_task_that_was_not_run_has_whole_reference_curves(tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text(CSV)
+    reference = read_reference(tmp_path / "curves.csv")
+    figure = figures.learning_curves({"AntStand": {}}, reference=reference, rivals=["sasr"])
+    (line,) = figure.axes[0].lines
+    assert line.get_xdata().tolist() == [0.0, 5_000.0]
+
+
 def test_the_density_of_visits_has_a_row_for_each_method_and_a_panel_for_each_period() -> None:
     x, y = np.linspace(-1.2, 0.6, 4), np.linspace(-0.07, 0.07, 3)
     densities = {"sasr": np.ones((4, 2, 3)), "sac": np.arange(24.0).reshape(4, 2, 3)}

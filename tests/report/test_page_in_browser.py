@@ -463,6 +463,19 @@ def test_one_run_alone_makes_a_page_without_empty_parts(tmp_path: Path, visit: V
     assert traces(page, "MountainCar")["sasr"]["y"] == pytest.approx([4.0, 5.0, 6.0], abs=1e-3)
 
 
+def test_two_methods_on_one_task_are_compared_with_an_interval(tmp_path: Path, visit: Visits) -> None:
+    results = [make_result(method=method, level=level) for method, level in (("sasr", 9.0), ("sac", 1.0))]
+    page = visit(write_page(Collection(results), tmp_path / "report.html"))
+    assert page.locator("#overall").is_visible()
+    assert column(page, "overall", 4) == ["–", "1.00 [1.00, 1.00]"]
+
+
+def test_where_no_seed_learned_no_method_is_compared(tmp_path: Path, visit: Visits) -> None:
+    results = [make_result(method=method, level=0.0) for method in ("sasr", "sac")]
+    page = visit(write_page(Collection(results), tmp_path / "report.html"))
+    assert page.locator("#overall").is_hidden()
+
+
 def test_a_run_in_which_nothing_happened_is_shown_as_such(tmp_path: Path, visit: Visits) -> None:
     run = make_run(tmp_path / "run")
     (run / "metrics.jsonl").unlink()

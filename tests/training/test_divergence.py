@@ -118,6 +118,7 @@ def test_an_action_that_is_no_number_is_the_agents_doing() -> None:
         ({"checkpoint_minutes": math.inf}, "checkpoint_minutes=inf"),
         ({"agent": "sac", "agent_config": SacConfig(critic_lr=math.inf)}, "agent.critic_lr=inf"),
         ({"agent": "ppo", "agent_config": PpoConfig(clip=math.inf)}, "agent.clip=inf"),
+        ({"task_settings": {"g": math.inf}}, "task.g=inf"),
     ],
 )
 def test_settings_are_finite(settings: Any, name: str) -> None:

@@ -34,7 +34,7 @@ from sasr.report.store import check_store, slug
 from sasr.settings import MOST_SEEDS, choose_device
 from sasr.terminal import Terminal
 
-_SETTINGS = ("environments", "max_episode_steps", "eval_every", "eval_episodes", "checkpoint_minutes")
+_SETTINGS = ("environments", "max_episode_steps", "eval_every", "eval_episodes", "checkpoint_minutes", "log_states")
 if TYPE_CHECKING:
     RunFlags = Any
 else:
@@ -75,8 +75,8 @@ def compare(
         suite: A suite that comes with sasr: table1, ablation-bandwidth, …; docs/experiments.md lists them.
         plan: A plan file in TOML, in place of a suite.
         tasks: Tasks or Gymnasium ids, separated by commas; of a suite or a plan, the tasks to run.
-        methods: Methods, separated by commas: sasr, sasr-paper, sasr-authors, sac, td3, ppo or any shaper. A name with
-            a comma goes in double quotes.
+        methods: Methods, separated by commas: sasr, sasr-paper, sasr-authors, sac, td3, ppo, noisynet,
+            rnd-ppo, drnd-ppo or any shaper. A name with a comma goes in double quotes.
         seeds: Number of seeds, or a list with commas: 3,5,8, or 7, for seed 7 alone.
         steps: Environment steps of each seed; None takes the task's default.
         out: Folder of the grid, with its runs in cells/ and the output of their processes in logs/.
@@ -117,8 +117,7 @@ def compare(
     store: Path | None = None
     if save or save_stopped:
         store = store_root / _store_folder(suite, plan)
-    if store is not None and not dry_run:
-        check_store(store_root)
+
     resources = Resources(on=on, jobs=jobs, threads=threads, population=population, memories=memories_of(device))
     left = [run for run in runs if not is_done(Job(run=run, out=out))]
     trials: dict[str, Trial] = {}
@@ -131,6 +130,10 @@ def compare(
     else:
         footprints, cannot_act = once_per_class(left, examine, console, title="checking")
     runnable = Plan(tuple(_without(cannot_act, runs, choice, console)))
+    if not dry_run:
+        check_writable(out)
+        if store is not None:
+            check_store(store_root)
 
     # Runs that were started before keep their seeds on any machine: split differently, they would start over.
     parts = runnable.split(resources.most_seeds(runnable, footprints), begun(out))
@@ -141,7 +144,6 @@ def compare(
     if dry_run:
         print_estimate(todo, trials, share.at_once, console)
         return
-    check_writable(out)
     write_plan(parts, out)
     if cluster is not None:
         console.print(Text(cluster.exposure), soft_wrap=True)

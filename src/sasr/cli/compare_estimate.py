@@ -64,8 +64,9 @@ def _naming(run: GridRun) -> Iterator[None]:
 def print_estimate(jobs: Sequence[Job], trials: Mapping[str, Trial], at_once: int, console: Console) -> None:
     """Print the jobs with the time and memory estimated from the trials."""
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in ("run", "task", "method", "seeds"):
-        table.add_column(column, no_wrap=column == "run")
+    # A run's id begins with its task and its method: columns for them would not fit a narrow terminal.
+    table.add_column("run", overflow="fold")
+    table.add_column("seeds", no_wrap=True)
     for column in ("steps", "time", "memory"):
         table.add_column(column, justify="right", no_wrap=True)
     total = 0.0
@@ -76,7 +77,7 @@ def print_estimate(jobs: Sequence[Job], trials: Mapping[str, Trial], at_once: in
             seconds = trial.seconds(run, final_episodes=job.final_episodes)
             total += seconds
             time, memory = span(seconds), f"{trial.footprint.of(run) / 2**30:.2f} GiB"
-        texts = (run.id, run.task, run.method.name, seeds_in_words(run.seeds).removeprefix("seeds "))
+        texts = (run.id, seeds_in_words(run.seeds).removeprefix("seeds "))
         table.add_row(*map(Text, (*texts, f"{run.steps:,}", time, memory)))
     console.print(table)
     console.print(

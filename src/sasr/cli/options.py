@@ -61,6 +61,14 @@ def split_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
     return by_part
 
 
+def check_preset(preset: str, shaper: str) -> None:
+    """Refuse a preset beside a shaper that has none."""
+    if shaper != "sasr" and preset != TrainConfig.preset:
+        raise ValueError(
+            f"--preset {preset} is for SASR, and {shaper} has no presets; leave it out, or use --shaper sasr"
+        )
+
+
 def run_flags(names: Iterable[str], *, all_optional: bool = False) -> type[Any]:
     """A dataclass with some settings of a run, which tyro turns into flags.
 

@@ -14,6 +14,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from sasr.experiments.plan import built_in_methods
 from sasr.files import check_writable
 from sasr.report import figures as drawing
 from sasr.report.page import plotly_script, write_page
@@ -74,7 +75,9 @@ def write_figures(
     collection: Collection, summary: Summary, folder: Path, *, reference: References | None
 ) -> list[Path]:
     """Write every figure and table of a report; returns their paths."""
-    drawn = {"curves": drawing.learning_curves(drawing.panels_of(collection), reference=reference)}
+    # Reference files may have variants of settings too: of what was not run, only whole methods are drawn.
+    panels = drawing.panels_of(collection)
+    drawn = {"curves": drawing.learning_curves(panels, reference=reference, rivals=[*built_in_methods()])}
     if summary.learned:
         drawn["intervals"] = drawing.interval_bars(summary)
         profiles = {method.method: method.profile for method in summary.aggregates if method.profile}
@@ -96,6 +99,7 @@ def _state_figures(collection: Collection) -> dict[str, Any]:
     drawn = {}
     by_task: dict[str, dict[str, StatesOfRun]] = {}
     runs_with_states = joined_states(collection.states)
+    runs_with_states.sort(key=lambda run: collection.methods.index(run.method))
     for run in runs_with_states:
         if run.states.visits.size:
             by_task.setdefault(run.task, {})[run.method] = run

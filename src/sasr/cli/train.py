@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sasr.agents.registry import AGENTS
 from sasr.api import Run, clean_up, continue_run, default_steps, start
-from sasr.cli.options import AllowImport, meanings, run_flags, split_settings
+from sasr.cli.options import AllowImport, check_preset, meanings, run_flags, split_settings
 from sasr.errors import unknown_name
 from sasr.experiments import Method
 from sasr.logs import plots
@@ -65,7 +65,7 @@ def train(
     """Train an agent on a task; writes a run folder with metrics, checkpoints and plots."""
     if not 1 <= seeds <= MOST_SEEDS:
         raise ValueError(f"--seeds {seeds} must be from 1 to {MOST_SEEDS:,}; it is the number of seeds")
-    _check_preset(flags.preset, flags.shaper)
+    check_preset(flags.preset, flags.shaper)
     texts = [*set]
     if exploration is not None:
         texts.insert(0, f"agent.exploration={exploration}")
@@ -136,18 +136,11 @@ def settings(
     if name and name not in known:
         raise unknown_name("agent or shaper", name, known)
     if name not in ("", "sasr"):
-        _check_preset(preset, name)
+        check_preset(preset, name)
     console = Terminal()
     for listed_name, (part, config) in known.items():
         if name in ("", listed_name):
             console.print(_settings_table(listed_name, part, config))
-
-
-def _check_preset(preset: str, shaper: str) -> None:
-    if shaper != "sasr" and preset != TrainConfig.preset:
-        raise ValueError(
-            f"--preset {preset} is for SASR, and {shaper} has no presets; leave it out, or use --shaper sasr"
-        )
 
 
 def _settings_table(name: str, part: str, config: Any) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,10 +16,11 @@ import tyro
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sasr.api import complete, default_steps
-from sasr.cli.options import split_settings
+from sasr.cli.options import check_preset, split_settings
 from sasr.experiments import Method
+from sasr.files import check_writable, read_regular
 from sasr.logs.console import spread
-from sasr.settings import TrainConfig, shown
+from sasr.settings import TrainConfig, first_seeds, shown
 from sasr.terminal import Terminal
 from sasr.training.base import DivergedError
 from sasr.training.evaluate import Evaluation
@@ -44,6 +46,8 @@ UNPRUNED = 5
 """Trials before any is pruned; the default is the first."""
 FRESH_SEED = 1_000
 """The first seed of the comparison with the default."""
+MOST_TRIALS = 100_000
+_LARGEST_STUDY = 2**32  # bytes
 
 
 def tune(
@@ -83,20 +87,33 @@ def tune(
     for name, value in (("trials", trials), ("seeds", seeds)):
         if value < 1:
             raise ValueError(f"--{name} {value} must be at least 1")
-    fixed = split_settings(set)
+    if trials > MOST_TRIALS:
+        raise ValueError(f"--trials {trials} must be at most {MOST_TRIALS:,}")
+    check_preset(preset, shaper)
+    by_part = split_settings(set)
     method = Method(
         name=shaper, agent=agent, shaper=shaper, preset=preset,
-        agent_settings=fixed["agent"], shaper_settings=fixed["shaper"],
+        agent_settings=by_part["agent"], shaper_settings=by_part["shaper"],
     )  # fmt: skip
     if steps is None:
         steps = default_steps(task)
-    eval_every = max(1, steps // EVALUATIONS)
-    config = method.config(task, seeds=range(seeds), steps=steps, device=device, workers=workers, eval_every=eval_every)
+    config = method.config(
+        task,
+        seeds=first_seeds(seeds),
+        steps=steps,
+        task_settings=by_part["task"],
+        device=device,
+        workers=workers,
+        eval_every=max(1, steps // EVALUATIONS),
+    )
+    base = complete(config)
+    with Trainer(base):
+        pass  # raises on a mistake before a search is stored, which the corrected command could not continue
     if out is None:
         task_in_path = re.sub(r"[^-.0-9A-Za-z_]+", "-", task).strip("-")
         out = Path("runs") / f"tune-{task_in_path}"
-    fixed_names = [setting.partition("=")[0].strip().replace("-", "_") for setting in set]
-    Search(complete(config), out, fixed=fixed_names).run(trials)
+    fixed = [setting.partition("=")[0].strip().replace("-", "_") for setting in set]
+    Search(base, out, fixed=fixed).run(trials)
 
 
 class Search:
@@ -121,16 +138,21 @@ class Search:
                 self.default[name] = value
         if not self.default:
             raise ValueError("nothing is left to search: --set fixes every setting of `sasr tune`")
-        folder.mkdir(parents=True, exist_ok=True)
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.study: Study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(folder / "study.log"))),
-            study_name="sasr",
-            direction="maximize",
-            sampler=optuna.samplers.TPESampler(seed=0),
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED, n_warmup_steps=EVALUATIONS // 4),
-            load_if_exists=True,
-        )
+        check_writable(folder)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # its warnings show tracebacks, of Ctrl-C too
+        log = folder / "study.log"
+        _remove_half_line(log)
+        try:
+            self.study: Study = optuna.create_study(
+                storage=JournalStorage(JournalFileBackend(str(log))),
+                study_name="sasr",
+                direction="maximize",
+                sampler=optuna.samplers.TPESampler(seed=0),
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED, n_warmup_steps=EVALUATIONS // 4),
+                load_if_exists=True,
+            )
+        except (ValueError, LookupError, TypeError, AssertionError) as error:
+            raise ValueError(f"{log} is damaged ({error}); choose another folder with --out") from None
         settings = json.loads(json.dumps(base.to_json()))
         before = self.study.user_attrs.get("settings", settings)
         differing = sorted(name for name in settings if before.get(name) != settings[name])
@@ -219,6 +241,13 @@ class Search:
         if not values:
             return "trying the default"
         return f"best so far {max(values):.4g}"
+
+
+def _remove_half_line(log: Path) -> None:
+    """Cut off a half-written line that a killed process left, since nothing after it could be read."""
+    if log.exists():
+        whole, newline, _ = read_regular(log, _LARGEST_STUDY).rpartition(b"\n")
+        os.truncate(log, len(whole) + len(newline))
 
 
 class Values(Silent):

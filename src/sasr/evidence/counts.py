@@ -23,8 +23,8 @@ from sasr.experience.retained import OUTCOMES
 EstimatorName = Literal["linear", "squared", "exact"]
 CHUNK = 4096
 """States that are mapped at once: it bounds the memory that a rebuild takes."""
-ROWS_IN_CACHE = 64
-"""States that are compared with the sums at once: the features of a whole batch would not stay in a CPU's cache."""
+BLOCK = 64
+"""States that are compared with the sums at once."""
 
 
 class Counts(nn.Module, ABC):
@@ -92,12 +92,10 @@ class LinearCounts(Counts):
         return torch.stack([self._raw_of_member(p, rows) for p, rows in enumerate(states)])
 
     def _raw_of_member(self, member: int, states: Tensor) -> Tensor:
-        """z(s)·Z of one seed's states (B, k), (B, 2)."""
-        raw = states.new_empty((len(states), 2), dtype=torch.float32)
-        for block, result in zip(states.split(ROWS_IN_CACHE), raw.split(ROWS_IN_CACHE), strict=True):
-            z_BM = self.features.of_member(member, block).double()
-            result.copy_(z_BM @ self.total[member].T)
-        return raw
+        Z_M2 = self.total[member].T
+        # In blocks: the features of a whole batch would not stay in a CPU's cache.
+        blocks = [self.features.of_member(member, rows).double() @ Z_M2 for rows in states.split(BLOCK)]
+        return torch.cat(blocks).float()
 
     def _add_chunk(self, member: int, outcome: int, states: Tensor, sign: int) -> None:
         z_DM = self.features.of_member(member, states).double()

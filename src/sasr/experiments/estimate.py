@@ -192,8 +192,11 @@ def _seconds_of_steps(trainer: Trainer) -> tuple[float, float]:
 
     # An agent that learns from rollouts does nothing in between: whole rollouts are measured.
     turn_seconds = _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout + 1)
+    one_turn = lambda turns, seconds: True  # noqa: E731
     if turn_seconds < _SLOW:
-        _seconds_of_turns(trainer, lambda turns, seconds: True)
+        _seconds_of_turns(trainer, one_turn)
+    elif not rollout and trainer.device.type == "cpu":  # on a GPU the first turn compiles and captures
+        return step_without_learning, (turn_seconds + _seconds_of_turns(trainer, one_turn)) / 2
     if rollout:
         return step_without_learning, _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout)
 

@@ -183,9 +183,10 @@ def changed(
             )
             replaced.append(replace(run, method=method, task_settings={**run.task_settings, **(task or {})}))
         except SettingError as error:
-            whose = run.task if error.part == "task" else run.method.name
+            if error.part == "task":
+                raise ValueError(f"{run.task}: {error}; narrow --tasks to tasks that have it") from None
             raise ValueError(
-                f"{whose}: {error}; what not all methods have is set in a plan file, under [methods.NAME.set]"
+                f"{run.method.name}: {error}; what not all methods have is set in a plan file, under [methods.NAME.set]"
             ) from None
     return replaced
 

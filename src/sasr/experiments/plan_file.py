@@ -27,7 +27,10 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What flags select of a plan (tasks and methods) or replace (seeds and steps)."""
+    """What flags select of a plan (tasks and methods) or replace (seeds and steps).
+
+    Runs of several grids that become equal are merged.
+    """
 
     tasks: Sequence[str] | None = None
     methods: Sequence[str] | None = None
@@ -126,6 +129,8 @@ class _Reader:
             runs += self._runs(table, at)
         if not runs:
             raise ValueError(f"{self.where} has no grid with both {_choice_in_words(self.choice)}; choose others")
+        if self.choice != Choice():
+            runs = _merged(runs)
         try:
             return Plan(tuple(runs))
         except DuplicateError as error:
@@ -307,6 +312,17 @@ def _narrowed(names: Sequence[str] | None, chosen: Sequence[str] | None) -> list
     if not chosen:
         return list(names)
     return [name for name in names if full_id(name) in map(full_id, chosen)]
+
+
+def _merged(runs: Iterable[GridRun]) -> list[GridRun]:
+    """Runs that flags made equal, such as those of grids with other steps, as one with all their seeds."""
+    merged: dict[tuple[str, str], GridRun] = {}
+    for run in runs:
+        key = run.settings_digest, run.method.name
+        first = merged.setdefault(key, run)
+        more_seeds = [seed for seed in run.seeds if seed not in first.seeds]
+        merged[key] = replace(first, seeds=(*first.seeds, *more_seeds))
+    return list(merged.values())
 
 
 def _choice_in_words(choice: Choice) -> str:

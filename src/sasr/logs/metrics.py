@@ -50,7 +50,8 @@ class MetricsFile:
 
         Args:
             folder: The run's folder.
-            warn: Called with a message when the disk does not take a line; lines wait until it does.
+            warn: Called with a message when the file lost its end, or the disk does not take a line; lines wait until
+                it does.
         """
         self.path = folder / NAME
         self.warn = warn
@@ -96,6 +97,7 @@ class MetricsFile:
         if lost:
             text = f"{self.path.name} was {lost:,} bytes shorter than when it was saved; what it lost stays lost"
             self.notice(self._steps, text)
+            self.warn(text)  # a view that begins later would not show it
         if self._steps:
             self.notice(self._steps, "resumed")
 
@@ -240,7 +242,7 @@ def read_lines(path: Path) -> tuple[list[Event], dict[int, bytes]]:
         try:
             event = json.loads(line)
             events.append({**event, "kind": event["kind"], "step": int(event["step"])})
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # a step may be Infinity
             bad[number] = line
     return events, bad
 

@@ -86,7 +86,7 @@ class RunFolder:
         path = Path(path)
         if not path.is_dir():
             raise FileNotFoundError(f"there is no run in {path}{_near(path)}")
-        _check_entries(path)
+        check_entries(path)
         facts = read_facts(path)
         try:
             return cls(path, facts)
@@ -100,7 +100,7 @@ class RunFolder:
         return self.path / CHECKPOINTS
 
 
-def _check_entries(path: Path) -> None:
+def check_entries(path: Path) -> None:
     """Refuse a run folder with a way out: what is read would come from elsewhere, what is written would go there."""
     for entry in path.iterdir():
         mode = entry.lstat().st_mode

@@ -88,7 +88,7 @@ class VisitedStates(Silent):
             self.uncounted.append(self.trainer.loop.obs)
         if len(self.uncounted) >= NEWEST:
             self._count()
-        if steps >= self.next:
+        if steps >= min(self.next, self.trainer.config.steps):  # the last period may be a short one
             self.next = (steps // self.period + 1) * self.period
             self._end_period(steps)
 
@@ -105,7 +105,7 @@ class VisitedStates(Silent):
             self._saved = np.array(saved["counts"], np.int64)
 
     def close(self, steps: int) -> None:
-        """Nothing is open: a period that is not over is not written."""
+        """Nothing is open: the period of a run that was stopped goes on when that is resumed."""
 
     def _count(self) -> None:
         if not self.uncounted:

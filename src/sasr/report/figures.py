@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sasr.report import stats
-from sasr.report.read import Collection, Reference, reference_of
+from sasr.report.read import Collection, Reference, family, reference_of
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import Profile
 from sasr.report.summary import Summary
@@ -23,30 +24,63 @@ WIDTH, HEIGHT = 2.9, 2.2
 DASHED = (0, (4, 2))
 
 
-def learning_curves(panels: Panels, *, reference: Mapping[str, Mapping[str, Reference]] | None = None) -> Any:
+def learning_curves(
+    panels: Panels, *, reference: Mapping[str, Mapping[str, Reference]] | None = None, rivals: Sequence[str] = ()
+) -> Any:
     """One panel for each task, one line of mean ± standard error for each method: the paper's Figure 3.
 
     Args:
-        panels: Seeds by method, for each task.
+        panels: Seeds by method, for each task; a task without any gets its reference curves in full.
         reference: Curves by method, for each task, drawn dashed in the method's colour up to the end of our curves;
             also of methods that were only run on other tasks.
+        rivals: Methods whose reference curves are drawn even if they were not run.
     """
-    methods: dict[str, None] = {}
+    methods: list[str] = []
     for seeds_by_method in panels.values():
-        methods |= dict.fromkeys(seeds_by_method)
+        methods += [method for method in seeds_by_method if method not in methods]
+    alone = _with_reference_alone(rivals, methods, panels, reference or {})
+    methods += alone
     figure, axes = curve_grid(len(panels))
     for (task, seeds_by_method), panel in zip(panels.items(), axes, strict=True):
         curves = (reference or {}).get(task, {})
-        end = last_step(seeds_by_method)
-        for index, method in enumerate(methods):
-            if method in seeds_by_method:
-                draw_method(panel, seeds_by_method[method], style(index))
-            curve = reference_of(method, curves)
-            if curve is not None and end > 0:
-                draw_reference(panel, curve.until(end), style(index)[0])
+        end = last_step(seeds_by_method) or math.inf
+        for method, seeds in seeds_by_method.items():
+            draw_method(panel, seeds, style(methods.index(method)))
+        for method, curve in _reference_by_method(methods, seeds_by_method, curves).items():
+            draw_reference(panel, curve.until(end), style(methods.index(method))[0])
+        if not panel.lines:
+            panel.text(0.5, 0.5, "not run", transform=panel.transAxes, ha="center", fontsize=9, color="#777777")
+            panel.set(xticks=[], yticks=[])
         dress(panel, task)
-    legend(figure, list(methods), dashed="reference" if reference else "")
+    legend(figure, methods, dashed="reference" if reference else "", dashed_alone=alone)
     return figure
+
+
+def _reference_by_method(
+    methods: Sequence[str], run_here: Container[str], curves: Mapping[str, Reference]
+) -> dict[str, Reference]:
+    """Each curve once though several methods are variants of one: under the first that was run on this task."""
+    run_first = sorted(methods, key=lambda method: method not in run_here)
+    by_method: dict[str, Reference] = {}
+    for method in run_first:
+        curve = reference_of(method, curves)
+        if curve is not None and all(curve is not other for other in by_method.values()):
+            by_method[method] = curve
+    return by_method
+
+
+def _with_reference_alone(
+    rivals: Sequence[str],
+    methods: Sequence[str],
+    panels: Panels,
+    reference: Mapping[str, Mapping[str, Reference]],
+) -> list[str]:
+    """Those of the rivals that have a reference curve on some task, and no method that it is drawn with."""
+    shown = {family(method) for method in methods}
+    known: set[str] = set()
+    for task in panels:
+        known |= reference.get(task, {}).keys()
+    return [rival for rival in rivals if rival in known and rival not in shown]
 
 
 def last_step(seeds_by_method: Mapping[str, Sequence[SeedResult]]) -> int:
@@ -248,12 +282,20 @@ def short_steps(value: float, _: object = None) -> str:
     return f"{value:g}"
 
 
-def legend(figure: Any, methods: Sequence[str], *, dashed: str = "") -> None:
-    """Draw a legend of the methods below a figure, in as few rows as fit; `dashed` names the dashed curves."""
+def legend(figure: Any, methods: Sequence[str], *, dashed: str = "", dashed_alone: Sequence[str] = ()) -> None:
+    """Draw a legend of the methods below a figure, in as few rows as fit.
+
+    `dashed` names the dashed curves; methods in `dashed_alone` have only these.
+    """
     from matplotlib.lines import Line2D
 
-    styles = [style(index) for index in range(len(methods))]
-    handles = [Line2D([], [], color=colour, linestyle=dash, linewidth=1.5) for colour, dash in styles]
+    handles = []
+    for index, method in enumerate(methods):
+        colour, dash = style(index)
+        if method in dashed_alone:
+            handles.append(Line2D([], [], color=colour, linestyle=DASHED, linewidth=1.0))
+        else:
+            handles.append(Line2D([], [], color=colour, linestyle=dash, linewidth=1.5))
     names = list(methods)
     if dashed:
         handles.append(Line2D([], [], color="#999999", linestyle=DASHED, linewidth=1.0))

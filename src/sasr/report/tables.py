@@ -252,20 +252,22 @@ def _row(
     task: str, by_method: Sequence[Statistics | None], make_entry: Callable[[Statistics], Entry], highest: bool
 ) -> tuple[Entry, ...]:
     entries: list[Entry] = []
+    lengths: set[int] = set()
     for statistics in by_method:
         if statistics is None:
             entries.append(Entry(incomplete=True))
         else:
             entries.append(make_entry(statistics)._replace(incomplete=statistics.incomplete, mark=_mark(statistics)))
-    is_incomplete = any(entry.incomplete for entry in entries)
+            lengths.add(statistics.result.steps)
+    is_ranked = len(lengths) == 1 and not any(entry.incomplete for entry in entries)
     values = np.array([entry.value for entry in entries], np.float64)
     finite = values[np.isfinite(values)]
     digits = digits_for(float(np.abs(finite).max(initial=0.0)))
     best = math.nan
     known = values[~np.isnan(values)]
-    if len(set(known)) > 1 and not is_incomplete:  # equal values have no best
+    if len(set(known)) > 1 and is_ranked:  # equal values have no best
         best = float(known.max() if highest else known.min())
-    row = [Entry(task, mark="°" if is_incomplete else "")]
+    row = [Entry(task, mark="" if is_ranked else "°")]
     for entry in entries:
         if entry.digits is None:
             entry = entry._replace(digits=digits)
@@ -289,7 +291,9 @@ def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
             marks.update(entry.mark)
     notes = []
     if "°" in marks:
-        notes.append("° incomplete row: a method is missing or unfinished, so the others are not ranked.")
+        notes.append(
+            "° incomplete row: a method is missing, unfinished or ran for other steps, so the others are not ranked."
+        )
     if "*" in marks:
         notes.append("* incomplete: seeds, steps or the final evaluation are missing.")
     if "‡" in marks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,7 +77,8 @@ def _choices(space: gym.Space[Any]) -> Array | None:
 
 def _vectors(space: gym.Space[Any], obs: Array) -> Array:
     """Vectors (n, k) of observations of a space that is no Dict."""
-    rows, sizes = obs.reshape(len(obs), -1), _choices(space)
+    rows = obs.reshape(len(obs), math.prod(space.shape or ()))
+    sizes = _choices(space)
     if sizes is None:
         return rows.astype(np.float32, copy=False)
     one_hot = np.zeros((len(rows), int(sizes.sum())), np.float32)

@@ -168,7 +168,7 @@ class ShapedBuffer:
         self, obs: Observations, next_obs: Observations, action: Array, reward: Array, done: Array, infos: list[Any]
     ) -> Transition:
         """One step of all environments as shapers take it: on the CPU, with a leading axis of one seed."""
-        timeout = np.array([info.get("TimeLimit.truncated", False) for info in infos], dtype=bool)
+        timeout = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
         done = np.asarray(done, dtype=bool)
         return Transition(
             obs=_tensor(self.encoder.encode(obs)),

@@ -199,9 +199,9 @@ function tellCommands(chart) {
   chart.behind.replaceChildren(chart.behind.firstElementChild, ...parts);
 }
 
-// ---- over all tasks ----
-// With one task, one method, or nothing learned there is nothing to take together.
-const overall = data.tasks.length > 1 && data.methods.length > 1 && data.aggregates.some((own) => own.tasks);
+// ---- methods compared ----
+// With one method, or nothing learned, there is nothing to compare.
+const overall = data.methods.length > 1 && data.aggregates.some((own) => own.tasks);
 
 function drawOverall() {
   if (!canDraw() || !overall) return;
