@@ -151,7 +151,7 @@ def read_analysis(path: str | Path) -> Analysis:
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.pop("kind", None) != KIND:
-            raise ValueError("this is no analysis of a run")
+            raise ValueError("this is not an analysis of a run")
         version, form = data.pop("version", None), data.pop("form", None)
         if version != VERSION or form not in _FORMS:
             raise ValueError(

@@ -67,16 +67,16 @@ class _Sparse(MujocoEnv):
         return self._terminate_when_unhealthy and not self.is_healthy
 
     def step(self, action: NDArray[np.float32]) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Simulate, then pay by the end state; the step that ends an episode is paid like any other."""
+        """Simulate; the reward is of the new state, also at the end of an episode."""
         self.do_simulation(action, self.frame_skip)
         observation = self._get_obs()
         value = self.quantity()
         success = self.reached(value)
         self.success_ever |= success
-        told = {self.quantity_name: value, "is_success": success, "success_ever": self.success_ever}
+        info = {self.quantity_name: value, "is_success": success, "success_ever": self.success_ever}
         if self.render_mode == "human":
             self.render()
-        return observation, float(success), self.ended(), False, told
+        return observation, float(success), self.ended(), False, info
 
     def _step_mujoco_simulation(self, ctrl: NDArray[np.float32], n_frames: int) -> None:
         self.data.ctrl[:] = ctrl
