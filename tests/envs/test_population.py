@@ -217,7 +217,7 @@ def test_closing_in_the_middle_of_a_step_kills_nobody() -> None:
 def test_discrete_actions_are_checked_too(space: spaces.Space[Any], fine: Any, wrong: Any) -> None:
     with population_of(space) as population:
         population.step(np.broadcast_to(np.array(fine), (3, 2, *(space.shape or ()))))
-        with pytest.raises(ValueError, match=r"action of seed 0, environment 0 .*outside"):
+        with pytest.raises(ValueError, match=r"action of seed 10, environment 0 .*outside"):
             population.send(np.broadcast_to(np.array(wrong), (3, 2, *(space.shape or ()))))
 
 
