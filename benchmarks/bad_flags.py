@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sasr
-from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind, side_by_side
+from benchmarks.caught import Outcome, call, in_a_fork, inside, nothing_left, side_by_side, unfinished_files
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.cli import COMMANDS
@@ -87,36 +87,43 @@ def finished_run(place: Path) -> Path:
     return sasr.train("Pendulum-v1", agent=small, steps=60, out=place / "run", **options).folder
 
 
-def tried(words: list[str], limit: int, run: Path) -> Outcome | None:
-    """In a fork, so that no flag leaves anything behind for the next one; None where it did not end."""
+def tried(words: list[str], limit: int, run: Path) -> tuple[Outcome | None, int]:
+    """In a fork, so that no flag changes anything for the next one; None where it did not end.
+
+    And how many files it left unfinished.
+    """
 
     def work() -> bytes:
         with tempfile.TemporaryDirectory() as name, inside(Path(name)):
             Path("run").symlink_to(run)
-            return json.dumps(call(words, limit=limit)).encode()
+            return json.dumps([call(words, limit=limit), unfinished_files(Path(name)) + unfinished_files(run)]).encode()
 
     answer = in_a_fork(work, limit=limit + 10)
-    return Outcome(*json.loads(answer)) if answer is not None else None
+    if answer is None:
+        return None, 0
+    outcome, unfinished = json.loads(answer)
+    return Outcome(*outcome), unfinished
 
 
 def main(settings: Settings) -> None:
     torch.set_num_threads(1)
-    where, before = machine(), left_behind()
+    where, left = machine(), dict[str, Any]()
     cases = [
         (command, flag, value, words_with(command, flag, value, positional=positional))
         for command in COMMANDS
         for flag, positional in flags_of(command).items()
         for value in BAD
     ]
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, nothing_left(left):
         run = finished_run(Path(name))
         for command in COMMANDS:
-            good = tried(words_with(command, "", "", positional=False)[:-2], settings.limit, run)
+            good, _ = tried(words_with(command, "", "", positional=False)[:-2], settings.limit, run)
             if good is None or good.code not in (0, 1):
                 raise SystemExit(f"sasr {command} does not work without a bad flag either: {good}")
         attempt = partial(tried, limit=settings.limit, run=run)
         outcomes = side_by_side(attempt, [words for *_, words in cases], settings.jobs)
-        found = [(*case, outcome) for case, outcome in zip(cases, outcomes, strict=True)]
+        found = [(*case, outcome) for case, (outcome, _) in zip(cases, outcomes, strict=True)]
+    left["partial_files_left"] = sum(unfinished for _, unfinished in outcomes)
     table = Table("command", "flags", "commands", "refused", "accepted", "unforeseen", "hangs", "tracebacks", "steered")
     figures = {}
     for command in COMMANDS:
@@ -150,11 +157,10 @@ def main(settings: Settings) -> None:
     ]
     for trial in odd:
         console.print(trial)
-    left = {name: number - before[name] for name, number in left_behind().items()}
     console.print(f"left behind: {left}")
     slowest = max(outcome.seconds for *_, outcome in found if outcome)
     accepted = [f"{words[0]} --{flag} {value!r}" for _, flag, value, words, own in found if own and own.code in (0, 1)]
-    result = {"settings": asdict(settings), "commands": figures, "slowest": slowest, "left_behind": left}
+    result = {"settings": asdict(settings), "commands": figures, "slowest": slowest, **left}
     result |= {"odd": odd, "accepted": accepted}
     save(f"bad_flags-{settings.label}", result, where)
 

@@ -6,9 +6,11 @@ import contextlib
 import io
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -21,6 +23,7 @@ from sasr import cli
 
 T = TypeVar("T")
 R = TypeVar("R")
+_UNFINISHED = re.compile(r"\.partial$|^\..*\.part")  # what checkpoints, exports, films and `write_whole` begin with
 
 
 class Outcome(NamedTuple):
@@ -112,16 +115,15 @@ def in_a_fork(work: Any, *, limit: float) -> bytes | None:
             except BlockingIOError:
                 time.sleep(0.005)
                 continue
-            if not part:
+            if not part:  # what it left running stays, to be counted
                 return answer if os.waitpid(child, 0)[1] == 0 else None
             answer += part
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
         return None
     finally:
         os.close(reader)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(child, 0)
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T], jobs: int) -> list[R]:
@@ -131,7 +133,35 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T], jobs: int) -> list[
         return list(track(forks.map(work, items), "trying", total=len(items)))
 
 
-def left_behind() -> dict[str, int]:
-    """Processes of this one's and segments of shared memory that are there now."""
-    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    return {"processes": len(children), "segments": len(list(Path("/dev/shm").iterdir()))}
+@contextlib.contextmanager
+def nothing_left(figures: dict[str, Any]) -> Iterator[None]:
+    """Count what is there afterwards and was not before: processes, also those of workers, and shared memory."""
+    name, value = "SASR_ATTACK", uuid.uuid4().hex
+    os.environ[name] = value
+    shared = Path("/dev/shm")
+    before = set(shared.iterdir()) if shared.exists() else set()
+    yield
+    time.sleep(2.0)  # workers look once a second whether their run is there
+    figures["processes_left"] = len(marked(f"{name}={value}"))
+    figures["segments_left"] = len((set(shared.iterdir()) if shared.exists() else set()) - before)
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that were started with a mark in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            words = path.read_bytes()
+        except OSError:  # gone, or somebody else's
+            continue
+        if mark.encode() in words.split(b"\0"):
+            found.append(int(path.parent.name))
+    return found
+
+
+def unfinished_files(folder: Path) -> int:
+    """How many files and folders below this one were begun and neither finished nor removed."""
+    found = 0
+    for _, folders, files in os.walk(folder):
+        found += sum(_UNFINISHED.search(name) is not None for name in (*folders, *files))
+    return found

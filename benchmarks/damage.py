@@ -28,7 +28,7 @@ from rich.table import Table
 from safetensors.torch import load_file, save_file
 
 import sasr
-from benchmarks.caught import Outcome, call, in_a_fork, inside, left_behind, side_by_side
+from benchmarks.caught import Outcome, call, in_a_fork, inside, nothing_left, side_by_side, unfinished_files
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
@@ -312,7 +312,10 @@ COMMANDS = {
 
 
 def answers(run: Path, settings: Settings) -> bytes:
-    """What the three commands say of a folder, each of a copy of it, in a folder with a module that must not run."""
+    """What the three commands say of a folder, each of a copy of it, in a folder with a module that must not run.
+
+    And how many files they leave unfinished.
+    """
     room = settings.gigabytes * 2**30
     resource.setrlimit(resource.RLIMIT_AS, (room, room))
     sys.path.insert(0, "")
@@ -322,7 +325,7 @@ def answers(run: Path, settings: Settings) -> bytes:
             own = run.parent / command
             shutil.copytree(run, own, symlinks=True, copy_function=_copy, ignore_dangling_symlinks=True)
             found.append(call([command, own.name, *flags], limit=settings.limit))
-    return json.dumps(found).encode()
+    return json.dumps([found, unfinished_files(run.parent)]).encode()
 
 
 def _copy(source: str, target: str) -> None:
@@ -348,7 +351,8 @@ def tried(number: int, bases: list[Path], settings: Settings, place: Path) -> di
     run = Path(shutil.copytree(rng.choice(bases), home / "run"))
     told = getattr(Damage(run, rng, mark, secret), kind)()
     answer = in_a_fork(lambda: answers(run, settings), limit=3.5 * settings.limit)
-    ended = [Outcome(*own) for own in json.loads(answer)] if answer is not None else None
+    outcomes, unfinished = json.loads(answer) if answer is not None else (None, 0)
+    ended = [Outcome(*own) for own in outcomes] if outcomes else None
     page = home / "report" / "report.html"
     result = {
         "number": number,
@@ -357,6 +361,7 @@ def tried(number: int, bases: list[Path], settings: Settings, place: Path) -> di
         "executed": mark.exists(),
         "leaked": leaked(page, ended),
         "secret_changed": secret.read_text() != SECRET,
+        "unfinished": unfinished,
     }
     shutil.rmtree(home)
     return result
@@ -370,8 +375,8 @@ def leaked(page: Path, ended: list[Outcome] | None) -> bool:
 
 def main(settings: Settings) -> None:
     torch.set_num_threads(1)
-    where, before = machine(), left_behind()
-    with tempfile.TemporaryDirectory() as name:
+    where, left = machine(), dict[str, Any]()
+    with tempfile.TemporaryDirectory() as name, nothing_left(left):
         place = Path(name)
         bases = [
             made(place / "sac", SacConfig(hidden=(8, 8), burn_in=40, batch_size=16), sasr.SASR("auto", features=50)),
@@ -405,7 +410,8 @@ def main(settings: Settings) -> None:
         "executed": sum(trial["executed"] for trial in found),
         "leaked": sum(own["leaked"] for own in found),
         "files_outside_changed": sum(trial["secret_changed"] for trial in found),
-        "left_behind": {name: number - before[name] for name, number in left_behind().items()},
+        "partial_files_left": sum(own["unfinished"] for own in found),
+        **left,
     }
     odd = [trial for trial in found if is_odd(trial)]
     console = Console(width=140)
@@ -422,7 +428,7 @@ def main(settings: Settings) -> None:
 
 def is_odd(own: dict[str, Any]) -> bool:
     """Whether a trial went otherwise than it should."""
-    if own["ended"] is None or own["executed"] or own["leaked"] or own["secret_changed"]:
+    if own["ended"] is None or own["executed"] or own["leaked"] or own["secret_changed"] or own["unfinished"]:
         return True
     ended = [Outcome(*one.values()) for one in own["ended"].values()]
     return any(one.traceback or one.unforeseen or one.steered or one.code not in (0, 2) for one in ended)

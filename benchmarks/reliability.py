@@ -16,10 +16,8 @@ import signal
 import sys
 import tempfile
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +31,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.caught import nothing_left
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
@@ -179,33 +178,6 @@ def half_files(folder: Path) -> list[str]:
     """What was begun in a run's folder and neither finished nor removed."""
     kept = [path for path in (folder / CHECKPOINTS).iterdir() if path.suffix]
     return [str(path.relative_to(folder)) for path in (*leftovers(folder), *kept)]
-
-
-@contextmanager
-def nothing_left(figures: dict[str, Any]) -> Iterator[None]:
-    """Count what is there afterwards and was not before: processes, also those of workers, and shared memory."""
-    mark = f"SASR_RELIABILITY={uuid.uuid4().hex}"
-    name, _, value = mark.partition("=")
-    os.environ[name] = value
-    shared = Path("/dev/shm")
-    before = set(shared.iterdir()) if shared.exists() else set()
-    yield
-    time.sleep(2.0)  # workers look once a second whether their run is there
-    figures["processes_left"] = len(marked(mark))
-    figures["segments_left"] = len((set(shared.iterdir()) if shared.exists() else set()) - before)
-
-
-def marked(mark: str) -> list[int]:
-    """Processes that were started with a mark in their environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            words = path.read_bytes()
-        except OSError:  # gone, or somebody else's
-            continue
-        if mark.encode() in words.split(b"\0"):
-            found.append(int(path.parent.name))
-    return found
 
 
 # ---------------------------------------------------------------------- kills

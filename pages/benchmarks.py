@@ -18,6 +18,7 @@ _SHAPES = {
     "16-cores": "AntStand",
     "2-cores": "AntStand",
 }
+_ATTACKS = ("kills", "crash_points", "signals")
 
 
 def blocks_of(folder: Path) -> dict[str, Callable[[], Block]]:
@@ -44,6 +45,9 @@ def blocks_of(folder: Path) -> dict[str, Callable[[], Block]]:
         "discovery": lambda: _discovery({"H200": read("discovery-held-out"), "CPU": read("discovery-held-out-cpu")}),
         "costs-2-cores": lambda: _costs(read("costs-2-cores"), digits=1),
         "costs-h200": lambda: _costs(read("costs-h200"), digits=2),
+        "attacks": lambda: _attacks(*(read(f"reliability-{name}-2-cores") for name in _ATTACKS)),
+        "damage": lambda: _damage(read("damage-2-cores")),
+        "bad flags": lambda: _bad_flags(read("bad_flags-2-cores")),
     }
     return {f"table: {name}": partial(_block, text) for name, text in made.items()}
 
@@ -231,3 +235,52 @@ def _costs(stored: Stored, *, digits: int) -> str:
         rows.append([*ours, time, f"{row['state_bytes'] / 2**20:.1f} MiB", memory])
     columns = ["method", "ms", "× SAC", "× SASR", "paper: time × SASR", "what it keeps", "paper: memory × SASR"]
     return _measured(table(columns, rows), stored)
+
+
+def _attacks(kills: Stored, crashes: Stored, signals: Stored) -> str:
+    """What was done to running processes, and what was left of it."""
+    cases, pairs = kills["figures"]["cases"], signals["figures"]["pairs"]
+    agents = ", ".join(f"{name} {case['kills']}" for name, case in cases.items())
+    lines = [
+        (f"SIGKILL at random moments: {agents}", "kills", "runs", cases.values(), kills),
+        ("SIGKILL at an event of the file system", "crashes", "crashes", [crashes["figures"]], crashes),
+        ("two signals while a checkpoint is written", "pairs", "pairs", pairs.values(), signals),
+    ]
+    rows = []
+    for attack, times, runs, counts, stored in lines:
+        total = {name: sum(one.get(name, 0) for one in counts) for name in (times, runs, "equal", "partial_files_left")}
+        left = [total["partial_files_left"], stored["figures"]["processes_left"], stored["figures"]["segments_left"]]
+        rows.append([attack, str(total[times]), f"{total['equal']} of {total[runs]}", *map(str, left)])
+    columns = ["attack", "times", "runs that ended equal", "partial files left", "processes left", "shared memory left"]
+    return _measured(table(columns, rows), kills, crashes, signals)
+
+
+def _damage(stored: Stored) -> str:
+    commands, totals = stored["figures"]["commands"], stored["figures"]["totals"]
+    names = ("folders", "worked", "refused", "unforeseen", "tracebacks")
+    rows = [[f"`sasr {command}`", *(str(found[name]) for name in names)] for command, found in commands.items()]
+    columns = ["command", "folders", "worked", "refused in one line", "unforeseen errors", "tracebacks"]
+    facts = (
+        f"Hangs: {totals['hangs']}. Folders whose code ran: {totals['executed']}. Files outside that were shown: "
+        f"{totals['leaked']}; changed: {totals['files_outside_changed']}. {_left(totals)}"
+    )
+    return _measured(f"{table(columns, rows)}\n\n{facts}", stored)
+
+
+def _left(figures: Stored) -> str:
+    """What an attack left behind."""
+    return (
+        f"Left behind: {figures['processes_left']} processes, {figures['segments_left']} segments of shared memory, "
+        f"{figures['partial_files_left']} partial files."
+    )
+
+
+def _bad_flags(stored: Stored) -> str:
+    names = ("flags", "commands", "refused", "accepted", "unforeseen", "hangs", "tracebacks")
+    rows = []
+    for command, found in stored["figures"]["commands"].items():
+        rows.append([f"`sasr {command}`", *(str(found[name]) for name in names)])
+    sums = [sum(int(row[column]) for row in rows) for column in range(1, len(names) + 1)]
+    rows.append(["all", *map(str, sums)])
+    columns = ["command", "flags", "tried", "refused", "accepted", "unforeseen errors", "hangs", "tracebacks"]
+    return _measured(f"{table(columns, rows)}\n\n{_left(stored['figures'])}", stored)

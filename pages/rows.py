@@ -153,7 +153,7 @@ def marks_explained(rows: Iterable[Row], where: str) -> tuple[str, ...]:
     used = "".join(marks(row.cell) for row in rows)
     meanings = {
         "*": f"* incomplete, {where}.",
-        "†": '† success of a whole episode, `success_rule="episode"`: the default until it took the paper\'s rule.',
+        "†": '† success_rule="episode": the default until it took the paper\'s rule.',
         "‡": "‡ without seeds that gave NaN.",
     }
     return tuple(text for mark, text in meanings.items() if mark in used)

@@ -1,4 +1,4 @@
-"""Random streams that belong to a member of a population, one for each purpose."""
+"""Random streams that belong to a seed of a population, one for each purpose."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def stream_seed(seed: int, purpose: str) -> int:
 
 
 class MemberStreams(nn.Module):
-    """The generators of P members for one purpose; their states travel in the `state_dict`.
+    """The generators of P seeds for one purpose; their states travel in the `state_dict`.
 
-    On a CPU each member has a generator of its own, so a seed draws the same numbers alone and in a population.
-    On an accelerator one generator serves all members: P small kernels for each draw would cost more than the update.
+    On a CPU each seed has a generator of its own, so a seed draws the same numbers alone and in a population.
+    On an accelerator one generator serves all seeds: P small kernels for each draw would cost more than the update.
     """
 
     def __init__(self, seeds: Sequence[int], purpose: str, device: torch.device) -> None:
@@ -37,11 +37,11 @@ class MemberStreams(nn.Module):
         self.generators = [torch.Generator(device).manual_seed(seed) for seed in stream_seeds]
 
     def member(self, index: int) -> torch.Generator:
-        """The generator that member `index` draws from."""
+        """The generator that seed `index` draws from."""
         return self.generators[index % len(self.generators)]
 
     def draw(self, sampler: Callable[[Tensor, torch.Generator], Tensor], parameter: Tensor) -> Tensor:
-        """Apply `sampler(parameter, generator)` to a (P, …) tensor, each member with its own stream."""
+        """Apply `sampler(parameter, generator)` to a (P, …) tensor, each seed with its own stream."""
         if len(self.generators) == 1:
             return sampler(parameter, self.generators[0])
         return torch.stack([sampler(rows, g) for rows, g in zip(parameter, self.generators, strict=True)])

@@ -294,5 +294,5 @@ def test_a_column_of_rewards_is_refused_and_nothing_is_learned(name: str) -> Non
 @every_other
 def test_observations_of_another_population_are_refused(name: str) -> None:
     agent = make_agent(name, (0, 1))
-    with pytest.raises(ValueError, match=r"obs has .*expected|obs has 1 members of 5 features, but this agent has 2"):
+    with pytest.raises(ValueError, match=r"obs has .*expected|obs has 1 seeds of 5 features, but this agent has 2"):
         agent.act(make_data(name, 1, 0)[0].obs)

@@ -375,7 +375,7 @@ def test_a_column_of_rewards_is_refused_and_nothing_is_learned() -> None:
 
 def test_observations_of_another_population_are_refused() -> None:
     agent = make_agent((0, 1))
-    with pytest.raises(ValueError, match="obs has 1 members of 5 features, but this agent has 2 of 5"):
+    with pytest.raises(ValueError, match="obs has 1 seeds of 5 features, but this agent has 2 of 5"):
         agent.act(torch.zeros(1, 1, K))
-    with pytest.raises(ValueError, match="obs has 2 members of 6 features"):
+    with pytest.raises(ValueError, match="obs has 2 seeds of 6 features"):
         agent.act(torch.zeros(2, 1, 6))

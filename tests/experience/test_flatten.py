@@ -49,7 +49,7 @@ def test_actions() -> None:
 
 
 def test_host_refuses_what_cannot_be() -> None:
-    for bad, message in (({"seeds": ()}, "no members"), ({"envs": 0}, "envs=0"), ({"discount": 1.0}, "discount=1.0")):
+    for bad, message in (({"seeds": ()}, "is empty"), ({"envs": 0}, "envs=0"), ({"discount": 1.0}, "discount=1.0")):
         with pytest.raises(ValueError, match=message):
             Host(observation_space=BOX, action_space=BOX, **bad)
 

@@ -268,7 +268,7 @@ def test_a_batch_larger_than_what_is_stored_is_refused() -> None:
     with pytest.raises(ValueError, match="batch_size=1 must be between 1 and the 0 steps stored"):
         replay.sample(1)
     replay.add(make_step(torch.zeros(1, 2, 2)))
-    with pytest.raises(ValueError, match=r"batch_size=3 .* the 2 steps stored for each member; take more steps"):
+    with pytest.raises(ValueError, match=r"batch_size=3 .* the 2 steps stored for each seed; take more steps"):
         replay.sample(3)
     with pytest.raises(ValueError, match="batch_size=0"):
         replay.sample(0)
@@ -283,7 +283,7 @@ def test_a_replay_that_does_not_fit_names_one_that_does(monkeypatch: pytest.Monk
     with pytest.raises(ValueError, match=r"needs [\d,.]+ GiB of replay, but cpu has [\d,.]+ GiB free; capacity="):
         make_replay(10**13)
     monkeypatch.setattr(replay_module, "free_bytes", lambda device: 10_000)
-    with pytest.raises(ValueError, match=r"capacity=500 for 2 members") as error:
+    with pytest.raises(ValueError, match=r"capacity=500 for 2 seeds") as error:
         make_replay(500, seeds=(0, 1))
     fits = int(str(error.value).split("free; capacity=")[1].split()[0])
     replay = make_replay(fits, seeds=(0, 1))
@@ -314,7 +314,7 @@ def test_a_field_of_the_wrong_shape_is_refused_and_nothing_is_stored(field: str)
 def test_a_dead_step_is_refused() -> None:
     replay = make_replay(envs=2)
     step = make_step(torch.zeros(1, 2, 2), valid=torch.tensor([[True, False]]))
-    with pytest.raises(ValueError, match="member 0, environment 1 is not valid"):
+    with pytest.raises(ValueError, match="seed number 0, environment 1 is not valid"):
         replay.add(step)
     replay.add(step._replace(valid=torch.ones(1, 2, dtype=torch.bool)))
     assert len(replay) == 2

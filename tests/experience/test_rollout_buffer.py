@@ -90,7 +90,7 @@ def test_wrong_steps_are_refused_by_name() -> None:
         rollouts.add(steps[0], log_prob=zeros[..., None])
     valid = torch.ones(P, E, dtype=torch.bool)
     valid[1, 0] = False
-    with pytest.raises(ValueError, match="member 1, environment 0 is not valid"):
+    with pytest.raises(ValueError, match="seed number 1, environment 0 is not valid"):
         rollouts.add(steps[0]._replace(valid=valid), log_prob=zeros)
     assert len(rollouts) == E
 
@@ -100,7 +100,7 @@ def test_rollouts_that_do_not_fit_in_memory_are_refused_with_the_fix(monkeypatch
     row = (24 + 8 + 4 + 4 + 2) * P * E
     monkeypatch.setattr(module, "free_bytes", lambda device: 10 * row)
     Rollouts(host(), rows=9)
-    with pytest.raises(ValueError, match=r"rollouts of 10 steps of 3 environments of 2 members.*9 steps would fit"):
+    with pytest.raises(ValueError, match=r"rollouts of 10 steps of 3 environments of 2 seeds.*9 steps would fit"):
         Rollouts(host(), rows=10)
     with pytest.raises(ValueError, match="rows=0 must be at least 1"):
         Rollouts(host(action_space=DISCRETE), rows=0)

@@ -90,7 +90,8 @@ def falls(losses: list[float]) -> bool:
 
 @pytest.mark.parametrize(("shaper", "figure"), LOSSES, ids=[shaper["name"] for shaper, _ in LOSSES])
 def test_shapers_learn_from_what_is_sampled_without_a_callback(shaper: dict[str, Any], figure: str) -> None:
-    buffer = trained(steps=150, env=Corridor(length=1.5), learning_starts=150, **shaped(shaper)).replay_buffer
+    model = trained(steps=150, env=Corridor(length=1.5), learning_starts=150, **shaped(shaper))
+    buffer = model.replay_buffer  # which does not keep its model alive
     losses = []
     for _ in range(150):
         buffer.sample(32)
@@ -102,7 +103,8 @@ def test_shapers_learn_from_what_is_sampled_without_a_callback(shaper: dict[str,
     "shaper", [{"name": "gfa_rfe", "width": 16}, {"name": "rosa", "hidden": (16,), "feature_hidden": (16,)}]
 )
 def test_shapers_whose_targets_move_learn_too(shaper: dict[str, Any]) -> None:
-    buffer = trained(steps=60, learning_starts=60, **shaped(shaper)).replay_buffer
+    model = trained(steps=60, learning_starts=60, **shaped(shaper))
+    buffer = model.replay_buffer
     before = {name: parameter.clone() for name, parameter in buffer.shaper.named_parameters()}
     buffer.sample(32)
     changed = [name for name, parameter in buffer.shaper.named_parameters() if not torch.equal(parameter, before[name])]

@@ -11,6 +11,7 @@ import pytest
 
 import sasr
 from sasr import api
+from sasr.files import IrregularFileError
 from sasr.logs import tensorboard
 from sasr.shaping.presets import preset_config
 from tests.conftest import TINY, settings
@@ -86,6 +87,17 @@ def test_events_from_after_the_checkpoint_are_void_once_the_run_goes_on(tmp_path
         writer.close(steps[-1])
         time.sleep(1.1)  # TensorBoard reads files in the order of their names, which begin with the second
     assert scalars(tmp_path, "seed-3")["train/loss"] == {10: 1.0, 20: 1.0, 40: 5.0}
+
+
+def test_events_are_not_written_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "tensorboard").mkdir()
+    (tmp_path / "tensorboard" / "seed-3").symlink_to(tmp_path / "elsewhere")
+    trainer: Any = SimpleNamespace(config=settings(), loop=SimpleNamespace(steps=0))
+    with pytest.raises(IrregularFileError):
+        tensorboard.TensorBoard(tmp_path).begin(trainer)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_without_tensorboard_the_run_goes_on_and_says_once_what_to_install(

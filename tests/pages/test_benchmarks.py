@@ -35,3 +35,21 @@ def test_a_contender_that_was_run_again_counts_as_that_run(tmp_path: Path) -> No
         "| `sasr` | 20 of 20 | 7 of 20 | 0.044 | 100 | 7.0 | CPU, def5678 |",
         "| `none` | 20 of 20 | 1 of 20 |  | 100 | 1.0 | H200, abc1234 |",
     ]
+
+
+def test_attacks_are_added_up_over_agents_and_pairs(tmp_path: Path) -> None:
+    def count(times: int, equal: int, **more: int) -> dict[str, int]:
+        return {"kills": times, "pairs": times, "runs": 2, "equal": equal, "partial_files_left": 0, **more}
+
+    nothing = {"processes_left": 0, "segments_left": 0}
+    stored(tmp_path, "reliability-kills-2-cores", {"cases": {"TD3": count(30, 2), "PPO": count(20, 1)}, **nothing})
+    crashes = {"crashes": 100, "equal": 99, "partial_files_left": 1, "processes_left": 2, "segments_left": 3}
+    stored(tmp_path, "reliability-crash_points-2-cores", crashes)
+    pairs = {"SIGTERM, SIGTERM": count(5, 5), "SIGINT, SIGTERM": count(6, 5)}
+    stored(tmp_path, "reliability-signals-2-cores", {"pairs": pairs, **nothing})
+    rows = blocks_of(tmp_path)["table: attacks"]().text.splitlines()[2:5]
+    assert rows == [
+        "| SIGKILL at random moments: TD3 30, PPO 20 | 50 | 3 of 4 | 0 | 0 | 0 |",
+        "| SIGKILL at an event of the file system | 100 | 99 of 100 | 1 | 2 | 3 |",
+        "| two signals while a checkpoint is written | 11 | 10 of 11 | 0 | 0 | 0 |",
+    ]

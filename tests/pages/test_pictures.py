@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pages import pictures
+from pages import demo_picture, pictures
 from pages.analysis import Stage, bin_stages, count_visits
 from sasr.report import figures
 from sasr.report.read import Collection, Reference
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import Estimate
-from tests.report.synthetic import make_result, seed_result
+from tests.report.synthetic import make_result, make_run, seed_result
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +147,14 @@ def test_returns_in_training_have_a_panel_of_their_own_where_they_are_stored() -
     assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([50.0, 400.0], [1.0, 3.0])
     assert line.get_color() == evaluated.lines[1].get_color() != evaluated.lines[0].get_color()
     assert len(pictures.over_authors({"sasr": [seed_result(0)]}, {}, title="").axes) == 1
+
+
+def test_the_demos_picture_has_the_run_beside_the_same_agent_alone(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    make_run(runs / "sasr")
+    demo_picture.main(runs, out=tmp_path / "alone.png")
+    make_run(runs / "sac", shaper="none")
+    demo_picture.main(runs, out=tmp_path / "both.png")
+    alone, both = ((tmp_path / f"{name}.png").read_bytes() for name in ("alone", "both"))
+    assert alone.startswith(b"\x89PNG")
+    assert alone != both

@@ -12,6 +12,7 @@ from sasr import diagnose
 from sasr.evidence.kernels import kernel_named
 from sasr.experience.random_rollout import RandomRollout, random_rollout
 from sasr.shaping.outcomes import explained, outcomes
+from tests.conftest import box
 
 
 def rollout(rewards: list[float], ends: list[int], **info: list[float]) -> RandomRollout:
@@ -19,7 +20,21 @@ def rollout(rewards: list[float], ends: list[int], **info: list[float]) -> Rando
     terminated = np.isin(np.arange(n), ends)
     none = np.zeros(n, np.bool_)
     numbers = {name: np.array(values) for name, values in info.items()}
-    return RandomRollout(np.zeros((n, 1)), len(ends), 0, np.array(rewards), terminated, none, none, False, numbers)
+    return RandomRollout(
+        states=np.zeros((n, 1)),
+        actions=np.zeros(n),
+        observation_space=box(1),
+        action_space=box(1),
+        episodes=len(ends),
+        rewarded=0,
+        rewards=np.array(rewards),
+        terminated=terminated,
+        truncated=none,
+        success=none,
+        tells_success=False,
+        info=numbers,
+        place=np.full(n, math.nan),
+    )
 
 
 def test_an_outcome_is_what_the_episode_holds_in_the_next_steps() -> None:
@@ -32,13 +47,17 @@ def test_an_outcome_is_what_the_episode_holds_in_the_next_steps() -> None:
 
 def test_neighbours_explain_what_depends_on_the_state_and_nothing_else() -> None:
     states = torch.rand(600, 2, generator=torch.Generator().manual_seed(0))
-    stored, new, kernel = states[:500], states[500:], kernel_named("gaussian")
+    stored, new = states[:500], states[500:]
+
+    def alike(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return kernel_named("gaussian").value(x, y, 0.1)
+
     smooth = torch.sin(3.0 * states[:, 0]).double().numpy()
-    assert explained(kernel, 0.1, stored, new, smooth) > 0.9
-    assert explained(kernel, 0.1, stored, new, np.random.default_rng(0).normal(size=600)) < 0.3
-    assert math.isnan(explained(kernel, 0.1, stored, new, np.ones(600)))
+    assert explained(alike, stored, new, smooth) > 0.9
+    assert explained(alike, stored, new, np.random.default_rng(0).normal(size=600)) < 0.3
+    assert math.isnan(explained(alike, stored, new, np.ones(600)))
     smooth[::2] = math.nan
-    assert explained(kernel, 0.1, stored, new, smooth) > 0.8
+    assert explained(alike, stored, new, smooth) > 0.8
 
 
 class Costly(gym.Wrapper):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, cast
 
 import gymnasium as gym
@@ -219,3 +220,25 @@ def test_a_time_limit_of_ones_own_stands_in_place_of_the_registered_one() -> Non
         env.reset(seed=0)
         ends = [env.step(env.action_space.sample())[2:4] for _ in range(7)]
         assert ends == [(False, False)] * 6 + [(False, True)]
+
+
+@pytest.mark.parametrize("is_found", [False, True])
+def test_what_plugins_print_is_shown_where_a_task_is_found_alone(
+    is_found: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gym.envs.registration, "registry", dict(gym.registry))
+    monkeypatch.setattr(gym, "registry", gym.envs.registration.registry)
+
+    def imported(plugin: str) -> str:
+        print("news of a plugin", file=sys.stderr)
+        if is_found and "Plugged-v0" not in gym.registry:
+            gym.register("Plugged-v0", f"{__name__}:Tiny")
+        return ""
+
+    monkeypatch.setattr("sasr.tasks.environment.import_plugin", imported)
+    if is_found:
+        make("Plugged-v0").close()
+    else:
+        with pytest.raises(LookupError, match="unknown task"):
+            make("Plugged-v0")
+    assert ("news" in capsys.readouterr().err) == is_found

@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ale_py import AtariEnv
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sasr.tasks import make
 from sasr.tasks.atari import Homes, Moment, Points, Rooms, Treasures
+from sasr.tasks.screen import area_weights
 from tests.tasks.rollouts import play
 
 
@@ -129,6 +133,46 @@ def test_point_rule() -> None:
     rule = Points()
     rule.reset(moment())
     assert [rule.step(moment(score=score))[0] for score in (0, 20, 500, -1)] == [0.0, 1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("pooling", [True, False])
+def test_frames_are_those_of_the_usual_preprocessing(pooling: bool) -> None:
+    """The same console under Gymnasium's wrapper, whose resize is OpenCV's."""
+    pytest.importorskip("cv2")
+    from gymnasium.wrappers import AtariPreprocessing
+
+    skip = 4 if pooling else 1
+    console = AtariEnv(game="freeway", frameskip=4 // skip, repeat_action_probability=0.25)
+    theirs, ours = AtariPreprocessing(console, frame_skip=skip), make("Freeway", pooling=pooling)
+    rng = np.random.default_rng(0)
+    actions = [None, *rng.integers(3, size=60)]
+    for action in actions:
+        if action is None:
+            expected, frame = theirs.reset(seed=3)[0], ours.reset(seed=3)[0]
+        else:
+            expected, frame = theirs.step(action)[0], ours.step(action)[0]
+        assert np.abs(expected.astype(int) - frame.astype(int)).max() <= 1  # where a half is rounded
+    assert (expected == frame).mean() > 0.99
+
+
+@given(source=st.integers(1, 300), target=st.integers(1, 84))
+def test_a_resize_by_area_keeps_the_brightness(source: int, target: int) -> None:
+    weights = area_weights(source, target)
+    np.testing.assert_allclose(weights.sum(1), 1.0, rtol=1e-5)  # a plain line stays as bright
+    np.testing.assert_allclose(weights.sum(0), target / source, rtol=1e-4)  # no pixel counts more than another
+
+
+@pytest.mark.parametrize("game", ["Freeway", "Frogger"])
+def test_the_place_is_the_agents_own(game: str) -> None:
+    """It stays while nothing is pressed, whatever else moves, and goes up with a walk up."""
+    env: Any = make(game)
+    _, told = env.reset(seed=0)
+    first = told["place"]
+    up = meaning(env, "UP")
+    assert {env.step(0)[-1]["place"] for _ in range(60)} == {first}
+    reached = {env.step(up if t % 2 else 0)[-1]["place"] for t in range(150)}
+    assert first == min(reached)
+    assert len(reached) > 1
 
 
 def test_an_unknown_reward_mode_is_refused() -> None:

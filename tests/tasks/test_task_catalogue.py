@@ -87,7 +87,6 @@ def test_a_module_that_is_not_there_is_named() -> None:
         ("AntStand", "mujoco", 'pip install "sasr[mujoco]"'),
         ("RobotReach", "gymnasium_robotics", 'pip install "sasr[robotics]"'),
         ("Freeway", "ale_py", 'pip install "sasr[atari]"'),
-        ("Freeway", "cv2", 'pip install "sasr[atari]"'),
     ],
 )
 def test_a_missing_extra_gives_the_line_that_installs_it(task: Any, module: str, line: str) -> None:

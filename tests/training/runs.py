@@ -57,6 +57,29 @@ class Forgetful(Line):
         return super().step(action)
 
 
+class Pictures(gym.Env[Any, Any]):
+    """A dot on a small image goes left or right; the right border succeeds."""
+
+    observation_space = gym.spaces.Box(0, 255, (36, 36), np.uint8)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = int(self.np_random.integers(2, 7))
+        return self._drawn(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.place = max(0, self.place + 2 * int(action) - 1)
+        won = self.place >= 8
+        return self._drawn(), float(won), won, False, {}
+
+    def _drawn(self) -> Any:
+        image = self.np_random.integers(100, size=(36, 36), dtype=np.uint8)
+        image[16:20, 4 * self.place : 4 * self.place + 4] = 255
+        return image
+
+
+gym.register("Pictures-v0", f"{__name__}:Pictures", max_episode_steps=25)
 gym.register("Line-v0", f"{__name__}:Line", max_episode_steps=25)
 gym.register("Forgetful-v0", f"{__name__}:Forgetful", max_episode_steps=25)
 

@@ -32,6 +32,12 @@ RUNS: dict[str, dict[str, Any]] = {
         "agent_config": SacDiscreteConfig(hidden=(8, 8), burn_in=30, batch_size=16),
         **shaped("auto"),
     },
+    "images": {
+        "task": "Pictures-v0",
+        "agent": "sac_discrete",
+        "agent_config": SacDiscreteConfig(features=4, burn_in=30, batch_size=16),
+        **shaped("auto"),
+    },
     "ppo": {
         "agent": "ppo",
         "agent_config": PpoConfig(rollout=28, minibatches=3, epochs=2, hidden=(8, 8), lr_decay=300),

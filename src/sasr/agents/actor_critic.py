@@ -23,7 +23,7 @@ _FAR = 10.0  # deviations from the mean at which a standardised observation is c
 
 
 class FromVectors(nn.Module):
-    """A perceptron for the policy's outputs and another one for the H values, of each of P members."""
+    """A perceptron for the policy's outputs and another one for the H values, of each of P seeds."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class FromVectors(nn.Module):
 
 
 class FromPictures(nn.Module):
-    """One encoder of each of P members for its policy and its values: convolutions are most of the work."""
+    """One encoder of each of P seeds for its policy and its values: convolutions are most of the work."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ def actor_critic_for(
         activation: What stands between these layers.
         standardise: Bring each entry of a vector to mean 0 and deviation 1, by what `update_normaliser` was given.
         features: Width of the layer after the convolutions, for pictures.
-        generators: One on the CPU for each of the P members.
+        generators: One on the CPU for each of the P seeds.
         device: Where the weights will be.
     """
     if picture_axes(space) is not None:

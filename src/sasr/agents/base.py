@@ -136,11 +136,11 @@ def as_vectors(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def check_vectors(obs: Tensor, members: int, width: int) -> None:
-    """Raise unless vectors (P, B, k) are of this many members and features."""
+    """Raise unless vectors (P, B, k) are of this many seeds and features."""
     if obs.shape[0] != members or obs.shape[-1] != width:
         raise ValueError(
-            f"obs has {obs.shape[0]} members of {obs.shape[-1]} features, but this agent has {members} of {width}: "
-            "give (members, environments, *observation shape)"
+            f"obs has {obs.shape[0]} seeds of {obs.shape[-1]} features, but this agent has {members} of {width}: "
+            "give (seeds, environments, *observation shape)"
         )
 
 

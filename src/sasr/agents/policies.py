@@ -21,7 +21,7 @@ class Policy(Protocol):
     """Numbers that the network says for each observation."""
 
     def draw(self, outputs: Tensor, streams: MemberStreams) -> Tensor:
-        """An action for each row, each member's from its own stream; it may lie outside the space."""
+        """An action for each row, each seed's from its own stream; it may lie outside the space."""
         ...
 
     def best(self, outputs: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 A clipped surrogate objective on generalised advantage estimates (GAE). A shaper's bonus is part of the reward, or a
 stream of its own with a value head of its own, as in random network distillation (Burda et al., 2019). Losses are
-summed over P, gradients are shortened per member and all else is elementwise, so members never touch each other.
+summed over P, gradients are shortened per seed and all else is elementwise, so seeds never touch each other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PpoConfig:
     features: int = 512
     """Width of the layer after the convolutions, where observations are pictures."""
     rollout: int = 2_048
-    """Steps of each member, over its environments, between two rounds of learning."""
+    """Steps of each seed, over its environments, between two rounds of learning."""
     epochs: int = 10
     """Passes over a rollout."""
     minibatches: int = 32
@@ -44,7 +44,7 @@ class PpoConfig:
     lr: float = 3e-4
     """Adam's step size."""
     lr_decay: int | None = None
-    """Steps of each member over which the step size falls to 0, linearly; None keeps it."""
+    """Steps of each seed over which the step size falls to 0, linearly; None keeps it."""
     clip: float = 0.2
     """How far a likelihood ratio may move from 1 before it gains nothing."""
     value_clip: float | None = None
@@ -56,7 +56,7 @@ class PpoConfig:
     value_weight: float = 0.5
     """Weight of the values' halved squared errors in what is minimised."""
     max_grad_norm: float | None = 0.5
-    """The longest gradient of a member, over all its weights; None sets no bound."""
+    """The longest gradient of a seed, over all its weights; None sets no bound."""
     value_heads: int | None = None
     """1: a shaper's bonus is added to the reward. 2: it is a stream of its own, whose return goes on over the ends of
     episodes. None leaves it to the shaper."""
@@ -89,7 +89,7 @@ class PpoConfig:
 
 
 class Minibatch(NamedTuple):
-    """B steps of each of P members and what is to be learned from them; H value heads."""
+    """B steps of each of P seeds and what is to be learned from them; H value heads."""
 
     obs: Tensor  # (P, B, *obs_shape)
     action: Tensor  # (P, B, *action_shape) as drawn, before clipping to the space
@@ -211,7 +211,7 @@ class Ppo(CheckedModule):
     # ---------------------------------------------------------------- update
 
     def draw_order(self) -> Tensor:
-        """A random order of a rollout's steps, (minibatches, P, batch_size), each member's from its own stream.
+        """A random order of a rollout's steps, (minibatches, P, batch_size), each seed's from its own stream.
 
         Steps that do not fill a minibatch sit out; the next order leaves others out.
         """
@@ -289,7 +289,7 @@ class Ppo(CheckedModule):
     def _check(self, obs: Tensor) -> None:
         if obs.shape[0] != self.members or tuple(obs.shape[2:]) != self.obs_shape:
             raise ValueError(
-                f"obs has shape {tuple(obs.shape)}, expected (members, environments, *observation shape) = "
+                f"obs has shape {tuple(obs.shape)}, expected (seeds, environments, *observation shape) = "
                 f"({self.members}, environments, {', '.join(map(str, self.obs_shape))})"
             )
 

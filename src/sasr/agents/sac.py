@@ -1,7 +1,7 @@
 """Soft actor-critic for continuous actions (Haarnoja et al., 2018), a population of P independent agents.
 
 Twin critics, a squashed Gaussian actor and a tuned temperature. Losses are summed over P and everything else is
-elementwise or per member, so members never touch each other.
+elementwise or per seed, so seeds never touch each other.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Sac(OffPolicyAgent):
     # ---------------------------------------------------------------- update
 
     def draw_noise(self, batch_size: int) -> UpdateNoise:
-        """Fresh noise for one update, each member's from its own stream."""
+        """Fresh noise for one update, each seed's from its own stream."""
         shape = (self.members, 1 + self.config.policy_frequency, batch_size, self.action_width)
         target, *actor = self.update_streams.normal(torch.empty(shape, device=self.device)).unbind(1)
         return UpdateNoise(target, torch.stack(actor))

@@ -35,9 +35,9 @@ class SacConfig:
     policy_frequency: int = 2
     """The actor and the temperature learn at every this many updates, this many times on the same batch."""
     batch_size: int = 256
-    """Transitions of each member in an update."""
+    """Transitions of each seed in an update."""
     burn_in: int = 5_000
-    """Steps of each member with uniformly random actions before the first update."""
+    """Steps of each seed with uniformly random actions before the first update."""
     log_std_min: float = -5.0
     """Lower end of the actor's log standard deviation, before squashing."""
     log_std_max: float = 2.0

@@ -1,7 +1,7 @@
 """Soft actor-critic for discrete actions (Christodoulou, 2019), a population of P independent agents.
 
 Critics and actor say something of every action at once, so expectations over actions are sums and no action is drawn
-to learn from. Losses are summed over P and everything else is elementwise or per member, so members never touch each
+to learn from. Losses are summed over P and everything else is elementwise or per seed, so seeds never touch each
 other.
 """
 
@@ -50,9 +50,9 @@ class SacDiscreteConfig:
     tau: float = 0.005
     """Share of the critics that moves into the target critics at each update, in (0, 1]."""
     batch_size: int = 256
-    """Transitions of each member in an update."""
+    """Transitions of each seed in an update."""
     burn_in: int = 5_000
-    """Steps of each member with uniformly random actions before the first update."""
+    """Steps of each seed with uniformly random actions before the first update."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -67,7 +67,7 @@ class SacDiscreteConfig:
 
 
 class TwinValues(nn.Module):
-    """Two functions for each member that value every action; network P + p is member p's second one."""
+    """Two functions for each seed that value every action; network P + p is seed p's second one."""
 
     def __init__(
         self, space: gym.Space[Any], actions: int, config: SacDiscreteConfig, init: MemberStreams, device: torch.device

@@ -1,7 +1,7 @@
 """Twin delayed deep deterministic policy gradient (Fujimoto et al., 2018), a population of P independent agents.
 
 A deterministic actor that climbs the first of twin critics, seldom; targets that are smoothed over nearby actions.
-Losses are summed over P and everything else is elementwise or per member, so members never touch each other.
+Losses are summed over P and everything else is elementwise or per seed, so seeds never touch each other.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Td3Config:
     smoothing_clip: float = 0.5
     """That noise is clipped to this size."""
     batch_size: int = 256
-    """Transitions of each member in an update."""
+    """Transitions of each seed in an update."""
     burn_in: int = 5_000
-    """Steps of each member with uniformly random actions before the first update."""
+    """Steps of each seed with uniformly random actions before the first update."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -126,7 +126,7 @@ class Td3(OffPolicyAgent):
     # ---------------------------------------------------------------- update
 
     def draw_noise(self, batch_size: int) -> Tensor:
-        """Standard normal numbers (P, B, A) that smooth one update's targets, each member's from its own stream."""
+        """Standard normal numbers (P, B, A) that smooth one update's targets, each seed's from its own stream."""
         shape = (self.members, batch_size, self.action_width)
         return self.update_streams.normal(torch.empty(shape, device=self.device))
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from sasr.experience.random_rollout import RandomRollout
 from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest, visited
+from sasr.shaping.image_diagnosis import UPDATES, ImageDiagnosis, diagnose_images, diagnoses_images
 from sasr.shaping.presets import PRESETS
 from sasr.shaping.sasr import SASR
 from sasr.terminal import Terminal
@@ -44,6 +45,9 @@ def doctor(
         rollout = visited(
             task, steps, seed=seed, info=info, progress=lambda done: progress.update(acting, completed=done)
         )
+    if diagnoses_images(rollout, shaper):
+        _judge_images(console, task, preset, rollout, shaper, seed)
+        return
     with Progress(
         SpinnerColumn(), TextColumn("{task.description}", markup=False), console=console, transient=True
     ) as progress:
@@ -72,10 +76,54 @@ def doctor(
     sys.exit(1)
 
 
-def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, diagnosis: Diagnosis) -> Table:
+def _judge_images(console: Terminal, task: str, preset: str, rollout: RandomRollout, shaper: SASR, seed: int) -> None:
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("learning where actions show", total=UPDATES)
+        diagnosis = diagnose_images(
+            rollout, shaper, seed=seed, progress=lambda done: progress.update(bar, completed=done)
+        )
+    console.print(_image_table(task, preset, rollout, diagnosis))
+    if diagnosis.verdict == "unknown":
+        console.print(
+            Text.assemble(
+                ("unknown", "bold yellow"),
+                ': nothing to check the counts against. Let the environment set info["place"], a number for where the '
+                "agent is, or show rewards to a random policy.",
+            )
+        )
+    elif diagnosis.verdict == "signal":
+        console.print(f"[bold green]signal[/]: under [bold]{preset}[/] counts follow what the agent controls.")
+    else:
+        console.print(Text.assemble(("noise", "bold red"), f": {diagnosis.reason}."))
+        console.print("More steps may be needed to learn from: try [bold]--steps 20000[/].", highlight=False)
+        sys.exit(1)
+
+
+def _image_table(task: str, preset: str, rollout: RandomRollout, diagnosis: ImageDiagnosis) -> Table:
+    table = _empty_table(task, preset)
+    table.add_row("images taken as evidence", f"{diagnosis.stored:,}", "")
+    table.add_row("cells of an image", f"{diagnosis.cells:,}", "")
+    table.add_row("error of the predicted action", f"{diagnosis.action_loss:.2f}", "")
+    table.add_row("rank correlation with visits of the agent's place", _number(diagnosis.visits), "≥ 0.50")
+    for name, r2 in diagnosis.explained.items():
+        table.add_row(Text(f"R² of the {name}, by place"), _number(r2), "> 0")
+    table.add_row("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")
+    return table
+
+
+def _empty_table(task: str, preset: str) -> Table:
     table = Table(title=Text(f"{task} under {preset}"), title_justify="left")
     for column in ("figure", "value", "good"):
         table.add_column(column, justify="left" if column == "figure" else "right")
+    return table
+
+
+def _number(figure: float) -> str:
+    return "–" if math.isnan(figure) else f"{figure:.2f}"
+
+
+def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, diagnosis: Diagnosis) -> Table:
+    table = _empty_table(task, preset)
     table.add_row("states taken as evidence", f"{diagnosis.stored:,}", "")
     table.add_row("features of a state", f"{diagnosis.features:,}", "")
     table.add_row("bandwidth h", f"{diagnosis.bandwidth:.3g}", "")
@@ -85,9 +133,8 @@ def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, diagnosis: 
     table.add_row("signal to noise of the bonus", f"{diagnosis.signal_to_noise:.3g}", "≥ 0.05")
     table.add_row("estimates clamped at 0", f"{diagnosis.clamped:.0%}", "")
     for name, r2 in diagnosis.explained.items():
-        shown = "–" if math.isnan(r2) else f"{r2:.2f}"
         # Text, because a name from info may have square brackets in it.
-        table.add_row(Text(f"R² of the {name}, by neighbours"), shown, "> 0")
+        table.add_row(Text(f"R² of the {name}, by neighbours"), _number(r2), "> 0")
     table.add_row("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")
     return table
 

@@ -19,7 +19,7 @@ from sasr.terminal import Terminal
 _MODULES = {
     "mujoco": ("mujoco",),
     "robotics": ("mujoco", "gymnasium_robotics"),
-    "atari": ("ale_py", "cv2"),
+    "atari": ("ale_py",),
     "classic": (),
     "": (),
 }

@@ -7,6 +7,7 @@ from sasr.evidence.exact_counts import ExactCounts
 from sasr.evidence.feature_count import features_for_error, search_feature_count
 from sasr.evidence.features import RandomFeatures, StateNormaliser
 from sasr.evidence.kernels import KERNELS, Cauchy, Gaussian, Kernel, Laplacian
+from sasr.evidence.places import PlaceCounts, PlaceFeatures
 from sasr.evidence.squared_counts import SquaredCounts
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "Laplacian",
     "LinearCounts",
     "LinearSchedule",
+    "PlaceCounts",
+    "PlaceFeatures",
     "RandomFeatures",
     "SquaredCounts",
     "StateNormaliser",

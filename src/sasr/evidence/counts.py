@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sasr.evidence.features import RandomFeatures
+from sasr.evidence.features import Features
 from sasr.experience.retained import OUTCOMES
 
 EstimatorName = Literal["linear", "squared", "exact"]
@@ -75,7 +75,7 @@ class LinearCounts(Counts):
 
     total: Tensor  # (P, 2, M) float64: large terms of both signs nearly cancel where a state has no neighbour
 
-    def __init__(self, features: RandomFeatures) -> None:
+    def __init__(self, features: Features) -> None:
         members, device = len(features.bandwidth), features.bandwidth.device
         super().__init__(members, device)
         self.features = features

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -120,7 +121,23 @@ def orthogonal_frequencies(k: int, count: int, generator: torch.Generator) -> Te
     return torch.cat(blocks, dim=1)[:, :count].float()
 
 
-class RandomFeatures(nn.Module):
+class Features(nn.Module, ABC):
+    """Maps states of P seeds to vectors z, whose products z(s)ᵀz(s′) say how alike two states are, 1 at most."""
+
+    bandwidth: Tensor  # (P,)
+    count: int
+    """Numbers M in a vector."""
+
+    @abstractmethod
+    def of_member(self, member: int, states: Tensor) -> Tensor:
+        """Features (n, M) of one seed's states (n, k)."""
+
+    @abstractmethod
+    def forward(self, states: Tensor) -> Tensor:
+        """Features (P, B, M) of states (P, B, k)."""
+
+
+class RandomFeatures(Features):
     """z(s) = √(2/M) cos(Wᵀs/h + b) (paper, "Highly Efficient Beta Distribution Derivation") for P seeds.
 
     The `paired` form uses M/2 frequencies as cos and sin instead of random phases b.
@@ -128,7 +145,6 @@ class RandomFeatures(nn.Module):
 
     frequency: Tensor  # (P, k, M) or (P, k, M/2), for h = 1
     phase: Tensor  # (P, M)
-    bandwidth: Tensor  # (P,)
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ class ReplayFlags(nn.Module):
         self.register_buffer("flags", flags)
 
     def read(self, member: int, slots: Tensor) -> Tensor:
-        """The states (n, k) that slots (n,) of a member hold."""
+        """The states (n, k) that slots (n,) of a seed hold."""
         obs, action = self.read_slots(member, slots)
         return self.states_of(obs[None], action[None])[0]
 
@@ -42,7 +42,7 @@ class ReplayFlags(nn.Module):
         return self.read(member, items)
 
     def select(self, member: int, outcome: int) -> Tensor:
-        """All states marked for this member and outcome, (n, k), in slot order."""
+        """All states marked for this seed and outcome, (n, k), in slot order."""
         return self.read(member, (self.flags[member] == outcome + 1).nonzero()[:, 0])
 
     def release(self, member: int, slot: int) -> tuple[int, Tensor] | None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sasr.evidence.counts import LinearCounts
 from sasr.evidence.evidence import Evidence
+from sasr.evidence.features import RandomFeatures
 from sasr.experience.retained import OUTCOMES
 
 ROWS = 32
@@ -22,6 +23,7 @@ ROWS = 32
 class LinearCountsOnDevice(LinearCounts):
     """Linear counts of all seeds at once."""
 
+    features: RandomFeatures
     compilable = ("project",)
 
     def raw(self, states: Tensor) -> Tensor:
@@ -37,7 +39,7 @@ class LinearCountsOnDevice(LinearCounts):
         return (z_PBM @ self.total.transpose(1, 2)).float()
 
     def add_first(self, which: Tensor, count: Tensor, states: Tensor) -> None:
-        """Count the first `count` (1,) of states (1, n, k) towards `which` (1,), 2·member + outcome.
+        """Count the first `count` (1,) of states (1, n, k) towards `which` (1,), 2·seed + outcome.
 
         The same as `add`, with everything in tensors: nothing depends on a number that Python would have to read.
         """
@@ -71,7 +73,7 @@ class EvidenceInBlocks(Evidence):
             self.call_count_block(rows, torch.tensor([2 * member + outcome, len(chunk)]))
 
     def count_block(self, rows: Tensor, place: Tensor) -> None:
-        """Count some of the first rows (ROWS, k): `place` (2,) is 2·member + outcome, and how many; of fixed shapes."""
+        """Count some of the first rows (ROWS, k): `place` (2,) is 2·seed + outcome, and how many; of fixed shapes."""
         rows, (which, count) = rows.to(self.h.device), torch.split(place.to(self.h.device), 1)
         mapped = self.normaliser.of_members(which // 2, rows[None])
         self.estimator.add_first(which, count, mapped)

@@ -20,6 +20,9 @@ class RandomRollout(NamedTuple):
     """What a random policy saw in n steps."""
 
     states: NDArray[Any]  # (n, k)
+    actions: NDArray[Any]  # (n, …)
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
     episodes: int
     """Episodes that ended."""
     rewarded: int
@@ -32,6 +35,8 @@ class RandomRollout(NamedTuple):
     """Whether info["is_success"] is ever there."""
     info: dict[str, NDArray[np.float64]]
     """Numbers of info that were asked for, each (n,); NaN where a step had none."""
+    place: NDArray[np.float64]
+    """info["place"] (n,), where in the image the agent is when it acts; NaN where the environment does not say."""
 
 
 def random_rollout(
@@ -56,14 +61,17 @@ def random_rollout(
     if seed < 0:
         raise ValueError(f"seed={seed} must not be negative")
     env.action_space.seed(seed)
-    states, episodes, rewarded, hit = [], 0, 0, False
+    states, actions, episodes, rewarded, hit = [], [], 0, 0, False
     rewards, flags = np.zeros(steps), np.zeros((3, steps), np.bool_)
     numbers = {name: np.full(steps, np.nan) for name in info}
+    place = np.full(steps, np.nan)
     keys: set[str] = set()
-    obs, _ = env.reset(seed=seed)
+    obs, told = env.reset(seed=seed)
     for step in range(steps):
         states.append(obs)
-        obs, reward, terminated, truncated, told = env.step(env.action_space.sample())
+        actions.append(env.action_space.sample())
+        place[step] = _number(told.get("place"))
+        obs, reward, terminated, truncated, told = env.step(actions[-1])
         rewards[step], flags[:, step] = reward, (terminated, truncated, told.get("is_success", False))
         keys |= told.keys()
         for name, values in numbers.items():
@@ -71,7 +79,7 @@ def random_rollout(
         hit = hit or float(reward) > 0.0 or bool(flags[2, step])
         if terminated or truncated:
             episodes, rewarded, hit = episodes + 1, rewarded + hit, False
-            obs, _ = env.reset()
+            obs, told = env.reset()
         if progress and ((step + 1) % 100 == 0 or step + 1 == steps):
             progress(step + 1)
     for name, values in numbers.items():
@@ -83,6 +91,9 @@ def random_rollout(
     terminations, truncations, successes = flags
     return RandomRollout(
         states=flatten_observations(env.observation_space, stacked),
+        actions=np.stack(actions),
+        observation_space=env.observation_space,
+        action_space=env.action_space,
         episodes=episodes,
         rewarded=rewarded,
         rewards=rewards,
@@ -91,6 +102,7 @@ def random_rollout(
         success=successes,
         tells_success="is_success" in keys,
         info=numbers,
+        place=place,
     )
 
 

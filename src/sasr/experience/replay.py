@@ -1,4 +1,4 @@
-"""Replay on the device: the last steps of P members, sampled by each member from its own."""
+"""Replay on the device: the last steps of P seeds, sampled by each seed from its own."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Replay(GrowingModule):
     aside: (
         Tensor  # (P, rows, E) int32, the serial number of the next observation in `finals`; −1: it is in the next row
     )
-    offset: Tensor  # (P, 1) int64, where a member's slots begin among those of all
+    offset: Tensor  # (P, 1) int64, where a seed's slots begin among those of all
     position: Tensor  # (2,) int64, `cursor` and `filled` on the device, where a captured graph can see them move
     finals: Tensor  # (F, *obs_shape) a ring: serial number n is in row n mod F
     compilable = ("write", "gather")
@@ -95,7 +95,7 @@ class Replay(GrowingModule):
 
         Args:
             host: Gives spaces, seeds, environments and the device.
-            capacity: Steps kept for each member, over all its environments.
+            capacity: Steps kept for each seed, over all its environments.
             truncation_is_terminal: Sample steps cut by a time limit as terminated, as the authors' code does.
         """
         super().__init__()
@@ -207,10 +207,10 @@ class Replay(GrowingModule):
 
     @torch.no_grad()
     def sample(self, batch_size: int) -> Batch:
-        """`batch_size` steps of each member, uniformly and with replacement, each member from its own stream."""
+        """`batch_size` steps of each seed, uniformly and with replacement, each seed from its own stream."""
         if not 1 <= batch_size <= len(self):
             raise ValueError(
-                f"batch_size={batch_size} must be between 1 and the {len(self)} steps stored for each member; "
+                f"batch_size={batch_size} must be between 1 and the {len(self)} steps stored for each seed; "
                 "take more steps before learning (a longer burn-in), or a smaller batch"
             )
         return self.sample_windows(batch_size).steps
@@ -255,7 +255,7 @@ class Replay(GrowingModule):
         return self.obs[member].flatten(0, 1)[slots], self.action[member].flatten(0, 1)[slots]
 
     def _rows(self, name: str, place: Tensor) -> Tensor:
-        """Entries (P, B, …) of a buffer at places (P, B) among the slots of all members."""
+        """Entries (P, B, …) of a buffer at places (P, B) among the slots of all seeds."""
         return _take(getattr(self, name).flatten(0, 2), place)
 
     def _next_obs(self, slot: Tensor, place: Tensor) -> Tensor:
@@ -274,17 +274,15 @@ class Replay(GrowingModule):
         for name, buffer in (("obs", self.obs), ("action", self.action), ("next_obs", self.obs)):
             expected, found = (self.members, self.envs, *buffer.shape[3:]), tuple(getattr(step, name).shape)
             if found != expected:
-                raise ValueError(
-                    f"{name} has shape {found}, expected (members, envs, *shape of the space) = {expected}"
-                )
+                raise ValueError(f"{name} has shape {found}, expected (seeds, envs, *shape of the space) = {expected}")
         for name in ("reward", "terminated", "truncated"):
             found = tuple(getattr(step, name).shape)
             if found != (self.members, self.envs):
-                raise ValueError(f"{name} has shape {found}, expected (members, envs) = {(self.members, self.envs)}")
+                raise ValueError(f"{name} has shape {found}, expected (seeds, envs) = {(self.members, self.envs)}")
         if step.valid is not None and not bool(step.valid.all()):
             p, e = (~step.valid).nonzero()[0].tolist()
             raise ValueError(
-                f"step of member {p}, environment {e} is not valid: replay stores a step of every environment; "
+                f"step of seed number {p}, environment {e} is not valid: replay stores a step of every environment; "
                 "reset environments in the step that ends an episode, as sasr.envs.population.Population does"
             )
 
@@ -332,7 +330,7 @@ def _take(rows: Tensor, at: Tensor) -> Tensor:
 
 
 def _check_memory(bytes_per_slot: int, slots: int, capacity: int, host: Host) -> None:
-    """Raise if a replay of all members does not fit, before any of it is allocated."""
+    """Raise if a replay of all seeds does not fit, before any of it is allocated."""
     # Observations kept aside are not in here: one an episode, and nobody knows yet how long episodes are.
     needed, free = bytes_per_slot * slots, free_bytes(host.device)
     if needed <= HEADROOM * free:
@@ -340,6 +338,6 @@ def _check_memory(bytes_per_slot: int, slots: int, capacity: int, host: Host) ->
     fits = int(HEADROOM * free) // bytes_per_slot - host.envs
     fix = f"capacity={fits} would fit, or" if fits >= host.envs else "no capacity would fit:"
     raise ValueError(
-        f"capacity={capacity} for {host.members} members needs {needed / 2**30:,.1f} GiB of replay, but {host.device} "
+        f"capacity={capacity} for {host.members} seeds needs {needed / 2**30:,.1f} GiB of replay, but {host.device} "
         f"has {free / 2**30:,.1f} GiB free; {fix} train fewer seeds at once"
     )

@@ -14,7 +14,7 @@ OUTCOMES = (SUCCESS, FAILURE)
 
 
 class Retained(Protocol):
-    """The states kept for each member and outcome, as raw as the environment gave them.
+    """The states kept for each seed and outcome, as raw as the environment gave them.
 
     `StatePool` has copies of its own, `sasr.evidence.flagged.ReplayFlags` marks them in the host's replay buffer.
     """
@@ -24,15 +24,15 @@ class Retained(Protocol):
         ...
 
     def select(self, member: int, outcome: int) -> Tensor:
-        """All states kept for this member and outcome, (n, width)."""
+        """All states kept for this seed and outcome, (n, width)."""
         ...
 
 
 class StatePool(GrowingModule):
-    """Copies of the retained states of all members in one growing tensor, in order of arrival."""
+    """Copies of the retained states of all seeds in one growing tensor, in order of arrival."""
 
     states: Tensor  # (capacity, width)
-    owner: Tensor  # (capacity,) int32, 2 · member + outcome
+    owner: Tensor  # (capacity,) int32, 2 · seed + outcome
     size: Tensor  # () int64
 
     def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -52,12 +52,12 @@ class StatePool(GrowingModule):
         return items
 
     def select(self, member: int, outcome: int) -> Tensor:
-        """All states kept for this member and outcome, (n, width)."""
+        """All states kept for this seed and outcome, (n, width)."""
         size = int(self.size)
         return self.states[:size][self.owner[:size] == 2 * member + outcome]
 
     def clear(self, member: int) -> None:
-        """Drop everything of one member; the others keep their order."""
+        """Drop everything of one seed; the others keep their order."""
         size = int(self.size)
         keep = torch.div(self.owner[:size], 2, rounding_mode="floor") != member
         left = int(keep.sum())

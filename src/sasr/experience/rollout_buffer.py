@@ -1,4 +1,4 @@
-"""Rollouts on the device: the newest steps of P members, learned from together and then dropped."""
+"""Rollouts on the device: the newest steps of P seeds, learned from together and then dropped."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Rollouts(CheckedModule):
     terminated: Tensor  # (P, n, E) bool
     truncated: Tensor  # (P, n, E) bool
     position: Tensor  # (1,) int64, the row to be written next, on the device, where a captured graph can see it move
-    offset: Tensor  # (P, 1) int64, where a member's steps begin among those of all
+    offset: Tensor  # (P, 1) int64, where a seed's steps begin among those of all
 
     def __init__(self, host: Host, *, rows: int) -> None:
         """Allocate everything.
@@ -143,13 +143,13 @@ class Rollouts(CheckedModule):
         for name in _STEP:
             expected, found = (*leading, *getattr(self, name).shape[3:]), tuple(getattr(step, name).shape)
             if found != expected:
-                raise ValueError(f"{name} has shape {found}, expected (members, envs, *shape) = {expected}")
+                raise ValueError(f"{name} has shape {found}, expected (seeds, envs, *shape) = {expected}")
         if tuple(log_prob.shape) != leading:
-            raise ValueError(f"log_prob has shape {tuple(log_prob.shape)}, expected (members, envs) = {leading}")
+            raise ValueError(f"log_prob has shape {tuple(log_prob.shape)}, expected (seeds, envs) = {leading}")
         if step.valid is not None and not bool(step.valid.all()):
             p, e = (~step.valid).nonzero()[0].tolist()
             raise ValueError(
-                f"step of member {p}, environment {e} is not valid: a rollout has a step of every environment; "
+                f"step of seed number {p}, environment {e} is not valid: a rollout has a step of every environment; "
                 "reset environments in the step that ends an episode, as sasr.envs.population.Population does"
             )
 
@@ -166,13 +166,13 @@ class Rollouts(CheckedModule):
 
 
 def _check_memory(row_bytes: int, rows: int, host: Host) -> None:
-    """Raise if the rollouts of all members do not fit, before any of them is allocated."""
+    """Raise if the rollouts of all seeds do not fit, before any of them is allocated."""
     needed, free = row_bytes * rows, free_bytes(host.device)
     if needed <= HEADROOM * free:
         return
     fits = int(HEADROOM * free) // row_bytes
     fix = f"{fits} steps would fit, or" if fits else "not even one step fits:"
     raise ValueError(
-        f"rollouts of {rows} steps of {host.envs} environments of {host.members} members need "
+        f"rollouts of {rows} steps of {host.envs} environments of {host.members} seeds need "
         f"{needed / 2**30:,.1f} GiB, but {host.device} has {free / 2**30:,.1f} GiB free; {fix} train fewer seeds"
     )

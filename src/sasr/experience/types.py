@@ -13,7 +13,7 @@ from sasr.randomness import MemberStreams
 
 
 class Transition(NamedTuple):
-    """One step of E environments of each of P members, as it was taken."""
+    """One step of E environments of each of P seeds, as it was taken."""
 
     obs: Tensor  # (P, E, *obs_shape)
     action: Tensor  # (P, E, *action_shape)
@@ -27,7 +27,7 @@ class Transition(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """B sampled transitions of each of P members."""
+    """B sampled transitions of each of P seeds."""
 
     obs: Tensor  # (P, B, *obs_shape)
     action: Tensor  # (P, B, *action_shape)
@@ -42,7 +42,7 @@ class ReplayView(Protocol):
     """Read access to the states a host already stores, so that a shaper need not store them again."""
 
     capacity: int
-    """Slots per member; a slot is one step of one environment."""
+    """Slots per seed; a slot is one step of one environment."""
 
     def read(self, member: int, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Observations (n, *obs_shape) and actions (n, *action_shape) now stored in `slots` of `member`."""
@@ -69,7 +69,7 @@ class Host:
     observation_space: gym.Space[object]
     action_space: gym.Space[object]
     seeds: tuple[int, ...] = (0,)
-    """One seed for each of the P members."""
+    """The seeds of P independent runs."""
     envs: int = 1
     """Environments E per member."""
     device: torch.device = torch.device("cpu")
@@ -83,9 +83,9 @@ class Host:
 
     def __post_init__(self) -> None:
         if not self.seeds:
-            raise ValueError("seeds=() has no members; give one seed per member, such as seeds=(0,)")
+            raise ValueError("seeds=() is empty; give at least one, such as seeds=(0,)")
         if self.envs < 1:
-            raise ValueError(f"envs={self.envs} must be at least 1 environment per member")
+            raise ValueError(f"envs={self.envs} must be at least 1 environment per seed")
         if not 0.0 <= self.discount < 1.0:
             raise ValueError(f"discount={self.discount} must be in [0, 1); 0.99 is the usual one")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sasr.files import IrregularFileError
 from sasr.logs.recorders import ScalarRecorder, mean_and_error
 from sasr.training.evaluate import Evaluation
 from sasr.training.trainer import Trainer
@@ -43,6 +44,9 @@ class TensorBoard(ScalarRecorder):
         # Also from step 0: a run that was killed before its first checkpoint starts over beside its old events.
         void_from = self.steps + 1 if self.steps else 0
         folder = self.run / NAME
+        for place in folder.glob("*"):
+            if place.is_symlink():  # in a run of somebody else's; events would go where it leads
+                raise IrregularFileError(place)
         for seed in self.seeds:
             self.writers.append(SummaryWriter(str(folder / f"seed-{seed}"), purge_step=void_from))
         if len(self.seeds) > 1:

@@ -31,12 +31,12 @@ class Adam(nn.Module):
             parameters: What to learn.
             lr: The step size; a tensor () on the parameters' device may be changed in place, also for a captured graph.
             epsilon: Added to the root of the second moment.
-            max_norm: The longest gradient of a member, over all parameters, whose first axis must be the members';
+            max_norm: The longest gradient of a seed, over all parameters, whose first axis must be the seeds';
                 a longer one is shortened to it.
         """
         super().__init__()
         if max_norm is not None and len({len(parameter) for parameter in parameters}) > 1:
-            raise ValueError(f"max_norm={max_norm} is for each member, but the parameters' first axes differ in length")
+            raise ValueError(f"max_norm={max_norm} is for each seed, but the parameters' first axes differ in length")
         self.lr: float | Tensor
         if isinstance(lr, Tensor):
             self.register_buffer("lr", lr)
@@ -100,7 +100,7 @@ class Adam(nn.Module):
 
 
 def shortened(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
-    """Gradients (P, …) of each member, together no longer than `max_norm`; a member's length is its own affair."""
+    """Gradients (P, …) of each seed, together no longer than `max_norm`; a seed's length is its own affair."""
     square = torch.stack([gradient.flatten(1).square().sum(1) for gradient in gradients]).sum(0)
     factor = (max_norm / (square.sqrt() + 1e-6)).clamp(max=1.0)  # torch.nn.utils.clip_grad_norm_ has this 1e-6 too
     return [gradient * factor.view(-1, *(1,) * (gradient.dim() - 1)) for gradient in gradients]

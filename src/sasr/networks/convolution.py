@@ -46,7 +46,7 @@ class PopulationConv(nn.Module):
         """Apply each network's convolution to its own pictures."""
         if x.device.type != "cpu":
             return self.in_groups(x)
-        # One by one, so that a member's bits do not depend on how many others there are; see PopulationLinear.
+        # One by one, so that a seed's bits do not depend on how many others there are; see PopulationLinear.
         networks = zip(x.unbind(), self.weight.unbind(), self.bias.unbind(), strict=True)
         return torch.stack([conv2d(pictures, w, b, stride=self.stride) for pictures, w, b in networks])
 

@@ -85,7 +85,7 @@ class PopulationNet(nn.Module):
         """Raise unless observations are (N, B, *shape of the space)."""
         if obs.shape[0] != networks or tuple(obs.shape[2:]) != self.shape:
             raise ValueError(
-                f"obs has shape {tuple(obs.shape)}, expected (members, environments, *observation shape) = "
+                f"obs has shape {tuple(obs.shape)}, expected (seeds, environments, *observation shape) = "
                 f"({networks}, environments, {', '.join(map(str, self.shape))})"
             )
 

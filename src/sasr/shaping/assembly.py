@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium as gym
 import torch
 from torch import Tensor
 
@@ -15,9 +16,11 @@ from sasr.evidence.features import RandomFeatures, StateNormaliser
 from sasr.evidence.flagged import FlaggedEvidence, ReplayFlags
 from sasr.evidence.kernels import kernel_named
 from sasr.evidence.on_device import EvidenceInBlocks, LinearCountsOnDevice
+from sasr.evidence.places import PlaceCounts, PlaceFeatures
 from sasr.evidence.squared_counts import SquaredCounts
 from sasr.experience.retained import StatePool
 from sasr.experience.types import Host
+from sasr.networks.encoder import picture_axes
 from sasr.shaping.presets import SasrConfig
 
 
@@ -42,7 +45,8 @@ def make_evidence(
     """
     counts = make_counts(config, host, width)
     normaliser = StateNormaliser(host.members, width, enabled=config.standardise, clip=config.clip, device=host.device)
-    mapping = (normaliser, counts, kernel_named(config.kernel), config.bandwidth)
+    bandwidth = 1.0 if isinstance(counts, PlaceCounts) else config.bandwidth
+    mapping = (normaliser, counts, kernel_named(config.kernel), bandwidth)
     options: dict[str, Any] = {
         "scaling": config.scaling,
         "burn_in": config.burn_in,
@@ -57,8 +61,12 @@ def make_evidence(
 
 
 def make_counts(config: SasrConfig, host: Host, width: int) -> Counts:
-    """The estimator that the settings name."""
+    """The estimator that the settings name; for images there is one that the settings may ask for."""
     kernel = kernel_named(config.kernel)
+    if counts_places(config, host):
+        _check_places(config)
+        seen = PlaceFeatures(host.observation_space, host.action_space, seeds=host.seeds, device=host.device)
+        return PlaceCounts(seen)
     if config.estimator == "exact":
         return ExactCounts(kernel, width, host.members, host.device)
     features = RandomFeatures(
@@ -75,3 +83,19 @@ def make_counts(config: SasrConfig, host: Host, width: int) -> Counts:
     if host.device.type == "cpu":
         return LinearCounts(features)
     return LinearCountsOnDevice(features)
+
+
+def counts_places(config: SasrConfig, host: Host) -> bool:
+    """Whether what is counted is the place in an image where the agent's actions show."""
+    learnable = isinstance(host.action_space, gym.spaces.Discrete | gym.spaces.Box)
+    return config.images == "places" and picture_axes(host.observation_space) is not None and learnable
+
+
+def _check_places(config: SasrConfig) -> None:
+    """Raise a ValueError for settings that only counts of pixels, or of vectors, have."""
+    for name, value in (("estimator", "linear"), ("standardise", True), ("state_action", False)):
+        if getattr(config, name) != value:
+            raise ValueError(
+                f"{name}={getattr(config, name)!r} is not for images='places', which needs {value!r}; drop it, or set "
+                "images='pixels'"
+            )

@@ -22,23 +22,28 @@ OBSERVATION = gym.spaces.Box(-5.0, 5.0, (4,), np.float32)
 ACTION = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 
-def check_shaper(shaper: RewardShaper) -> None:
+def check_shaper(shaper: RewardShaper, observation_space: gym.spaces.Box = OBSERVATION) -> None:
     """Run a copy of an unbound shaper through a small made-up task; raise an AssertionError for a broken promise.
 
     >>> from sasr import SASR
     >>> check_shaper(SASR())
+
+    Args:
+        shaper: The one to check.
+        observation_space: What the task's observations are like: vectors, unless an image is given.
     """
     methods = ("bind", "observe", "release", "shape", "update", "state_dict", "load_state_dict")
     lacking = [method for method in methods if not callable(getattr(shaper, method, None))]
     assert not lacking, f"{type(shaper).__name__} lacks {', '.join(lacking)} of the RewardShaper protocol"
     before = _global_randomness()
-    trained = _trained(shaper, _steps())
-    batch = _batch()
+    task = _MadeUp(observation_space)
+    trained = _trained(shaper, task, task.steps())
+    batch = task.batch()
     _check_shape(trained, batch)
     _check_purity(trained, batch)
     _check_update(trained, batch)
-    _check_round_trip(shaper, trained, batch)
-    _check_members(shaper, batch)
+    _check_round_trip(shaper, trained, task)
+    _check_members(shaper, task)
     assert before == _global_randomness(), "the shaper drew from a global generator; give it a generator of its own"
 
 
@@ -76,31 +81,33 @@ def _check_update(shaper: RewardShaper, batch: Batch) -> None:
         )
 
 
-def _check_round_trip(unbound: RewardShaper, trained: RewardShaper, batch: Batch) -> None:
+def _check_round_trip(unbound: RewardShaper, trained: RewardShaper, task: _MadeUp) -> None:
     saved = copy.deepcopy(dict(trained.state_dict()))
     for name, entry in saved.items():
         assert isinstance(entry, Tensor), f"state_dict entry {name!r} must be a tensor: a checkpoint has no pickles"
-    restored = _bound(unbound)
+    restored = _bound(unbound, task)
     restored.load_state_dict(saved)
     # All entries, generators included: they are compared before either copy draws again.
     _assert_equal(saved, dict(restored.state_dict()), "a state_dict round trip changed")
-    for step in _steps(seed=7):
+    for step in task.steps(seed=7):
         trained.observe(step)
         restored.observe(step)
+    batch = task.batch()
     ours, theirs = trained.shape(batch), restored.shape(batch)
     assert torch.equal(ours, theirs), "a restored shaper goes on differently: something counted is not in state_dict"
 
 
-def _check_members(unbound: RewardShaper, batch: Batch) -> None:
+def _check_members(unbound: RewardShaper, task: _MadeUp) -> None:
     """Whatever happens to the last seed, the first ones' bonuses stay the same bit for bit."""
-    plain = _trained(unbound, _steps()).shape(batch)
+    batch = task.batch()
+    plain = _trained(unbound, task, task.steps()).shape(batch)
     disturbed_steps = []
-    for step in _steps():
+    for step in task.steps():
         obs, reward = step.obs.clone(), step.reward.clone()
-        obs[-1] += 1.0
+        obs[-1] += 1
         reward[-1] = 1.0 - reward[-1]
         disturbed_steps.append(step._replace(obs=obs, reward=reward))
-    disturbed = _trained(unbound, disturbed_steps).shape(batch)
+    disturbed = _trained(unbound, task, disturbed_steps).shape(batch)
     assert torch.equal(plain[:-1], disturbed[:-1]), "seeds of the population influence each other"
 
 
@@ -108,53 +115,70 @@ class _Policy:
     """A policy whose actions follow the state's first features."""
 
     def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
-        noise = streams.draw(lambda like, g: torch.randn(like.shape, generator=g), obs[..., :2])
-        return (obs[..., :2] + noise).tanh()
+        means = _first_two(obs)
+        noise = streams.draw(lambda like, g: torch.randn(like.shape, generator=g), means)
+        return (means + noise).tanh()
 
     def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
-        return (-(action - obs[..., :2].tanh()).square().sum(-1)).exp()
+        return (-(action - _first_two(obs).tanh()).square().sum(-1)).exp()
 
 
-def _bound(unbound: RewardShaper) -> RewardShaper:
+def _first_two(obs: Tensor) -> Tensor:
+    return obs.flatten(2)[..., :2].float()
+
+
+def _bound(unbound: RewardShaper, task: _MadeUp) -> RewardShaper:
     shaper = adapt(copy.deepcopy(unbound))
-    host = Host(observation_space=OBSERVATION, action_space=ACTION, seeds=(1, 2, 3), envs=ENVS, policy=_Policy())
+    host = Host(observation_space=task.space, action_space=ACTION, seeds=(1, 2, 3), envs=ENVS, policy=_Policy())
     if not shaper.separate_stream:  # which is for agents without a replay buffer
         host = dataclasses.replace(host, replay=Replay(host, capacity=2 * STEPS * ENVS))
     shaper.bind(host)
     return shaper
 
 
-def _trained(unbound: RewardShaper, steps: list[Transition]) -> RewardShaper:
-    shaper = _bound(unbound)
+def _trained(unbound: RewardShaper, task: _MadeUp, steps: list[Transition]) -> RewardShaper:
+    shaper = _bound(unbound, task)
     for step in steps:
         shaper.observe(step)
     return shaper
 
 
-def _steps(seed: int = 0) -> list[Transition]:
-    """Episodes of ten steps in every environment; the first environment of each seed succeeds."""
-    generator = torch.Generator().manual_seed(seed)
-    steps = []
-    for t in range(STEPS):
-        obs, after = torch.randn(2, MEMBERS, ENVS, 4, generator=generator)
-        ends = torch.full((MEMBERS, ENVS), t % 10 == 9)
-        reward = torch.zeros(MEMBERS, ENVS)
-        reward[:, 0] = float(t % 10 == 9)
-        action = torch.rand(MEMBERS, ENVS, 2, generator=generator) * 2.0 - 1.0
-        succeeded = reward > 0
-        slot = (t * ENVS + torch.arange(ENVS)).repeat(MEMBERS, 1)
-        steps.append(Transition(obs, action, reward, after, ends & succeeded, ends & ~succeeded, slot=slot))
-    return steps
+class _MadeUp:
+    """A task without rules: observations of a space that are nothing but noise."""
 
+    def __init__(self, space: gym.spaces.Box) -> None:
+        self.space = space
 
-def _batch() -> Batch:
-    generator = torch.Generator().manual_seed(1)
-    obs, after = torch.randn(2, MEMBERS, BATCH, 4, generator=generator)
-    action = torch.rand(MEMBERS, BATCH, 2, generator=generator) * 2.0 - 1.0
-    terminated = torch.zeros(MEMBERS, BATCH, dtype=torch.bool)
-    terminated[:, 0] = True
-    slot = torch.randint(STEPS * ENVS, (MEMBERS, BATCH), generator=generator)
-    return Batch(obs, action, torch.zeros(MEMBERS, BATCH), after, terminated, slot)
+    def steps(self, seed: int = 0) -> list[Transition]:
+        """Episodes of ten steps in every environment; the first environment of each seed succeeds."""
+        generator = torch.Generator().manual_seed(seed)
+        steps = []
+        for t in range(STEPS):
+            obs, after = self._observations(2, MEMBERS, ENVS, generator=generator)
+            ends = torch.full((MEMBERS, ENVS), t % 10 == 9)
+            reward = torch.zeros(MEMBERS, ENVS)
+            reward[:, 0] = float(t % 10 == 9)
+            action = torch.rand(MEMBERS, ENVS, 2, generator=generator) * 2.0 - 1.0
+            succeeded = reward > 0
+            slot = (t * ENVS + torch.arange(ENVS)).repeat(MEMBERS, 1)
+            steps.append(Transition(obs, action, reward, after, ends & succeeded, ends & ~succeeded, slot=slot))
+        return steps
+
+    def batch(self) -> Batch:
+        """A batch whose first step of each seed ended its task."""
+        generator = torch.Generator().manual_seed(1)
+        obs, after = self._observations(2, MEMBERS, BATCH, generator=generator)
+        action = torch.rand(MEMBERS, BATCH, 2, generator=generator) * 2.0 - 1.0
+        terminated = torch.zeros(MEMBERS, BATCH, dtype=torch.bool)
+        terminated[:, 0] = True
+        slot = torch.randint(STEPS * ENVS, (MEMBERS, BATCH), generator=generator)
+        return Batch(obs, action, torch.zeros(MEMBERS, BATCH), after, terminated, slot)
+
+    def _observations(self, *leading: int, generator: torch.Generator) -> Tensor:
+        shape = (*leading, *self.space.shape)
+        if self.space.dtype == np.uint8:
+            return torch.randint(256, shape, generator=generator, dtype=torch.uint8)
+        return torch.randn(shape, generator=generator)
 
 
 def _same(one: Batch, other: Batch) -> bool:

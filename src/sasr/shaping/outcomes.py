@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sasr.evidence.kernels import Kernel
 from sasr.experience.random_rollout import RandomRollout
 
 _NUMBERS = 2**23
@@ -34,12 +34,13 @@ def outcomes(rollout: RandomRollout, horizon: int) -> dict[str, NDArray[np.float
     return {name: np.where(known, values, np.nan) for name, values in found.items()}
 
 
-def explained(kernel: Kernel, h: float, stored: Tensor, new: Tensor, outcome: NDArray[np.float64]) -> float:
+def explained(
+    alike: Callable[[Tensor, Tensor], Tensor], stored: Tensor, new: Tensor, outcome: NDArray[np.float64]
+) -> float:
     """R² of the neighbours' mean as a prediction for new states; NaN where the outcome is always the same.
 
     Args:
-        kernel: Weighs a neighbour by its distance.
-        h: The kernel's width.
+        alike: Weighs neighbours, (m, n) from m new states and n stored ones: a kernel.
         stored: States (n, k) as the kernel sees them.
         new: States (m, k), which come after them.
         outcome: Of the n + m states; those whose outcome is NaN are left out.
@@ -56,9 +57,7 @@ def explained(kernel: Kernel, h: float, stored: Tensor, new: Tensor, outcome: ND
     if spread == 0.0:
         return math.nan
     rows = max(1, _NUMBERS // neighbours.numel())
-    predicted = torch.cat(
-        [_mean(kernel.value(part, neighbours, h).double(), theirs) for part in torch.split(new, rows)]
-    )
+    predicted = torch.cat([_mean(alike(part, neighbours).double(), theirs) for part in torch.split(new, rows)])
     return float(1.0 - (actual - predicted).square().sum() / spread)
 
 

@@ -21,7 +21,8 @@ from sasr.shaping.settings import foreign_option
 
 SampleName = Literal["beta", "mean", "ratio"]
 WeightRule = Literal["fixed", "failures"]
-CHOICES = {"paid_end": PaidEnd, "sample": SampleName, "weight_rule": WeightRule}
+ImagesName = Literal["pixels", "places"]
+CHOICES = {"images": ImagesName, "paid_end": PaidEnd, "sample": SampleName, "weight_rule": WeightRule}
 PresetName = Literal["auto", "paper", "authors"]
 REMOVED_OPTIONS = ("draw", "potential", "range_rule", "reward_scale", "weight_discount", "weighting")
 REMOVED_VALUES = (("background", "fitted"), ("retention_rule", "adaptive"))
@@ -81,6 +82,8 @@ class SasrConfig:
     background: float = 0.0
     """Prior pseudo-count: from the first success on, every state also counts as this many average ones."""
 
+    images: ImagesName = "pixels"
+    """How images are compared: by their pixels under the kernel, or by the place where the agent's actions show."""
     kernel: KernelName = "gaussian"
     """Shape of the kernel."""
     bandwidth: Bandwidth = 0.2
@@ -170,6 +173,7 @@ PRESETS: dict[str, SasrConfig] = {
         absorbing=True,
         paid_end="stay",
         background=10.0,
+        images="places",
         standardise=True,
         bandwidth="neighbours",
     ),

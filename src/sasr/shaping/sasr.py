@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sasr.evidence.flagged import FlaggedEvidence, check_slots
 from sasr.evidence.on_device import EvidenceInBlocks
+from sasr.evidence.places import PlaceCounts
 from sasr.experience.flatten import action_width, state_dtype
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.retention import RETENTION
@@ -58,6 +59,8 @@ class SASR(Shaper):
             states_of=self._states,
             count_block=self._count_block,
         )
+        if isinstance(self.evidence.estimator, PlaceCounts):
+            self.capturable = False  # not tried in a CUDA graph yet
         item_shape: tuple[int, ...] = (self.width,)
         if self.flagged:  # slots of the replay buffer stand for states
             item_shape, dtype = (), torch.int64
@@ -177,7 +180,7 @@ class SASR(Shaper):
         return torch.where(batch.terminated.bool(), forever, 0.0)
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Nothing to train; the size of the evidence and what is in force, each (P,)."""
+        """Train what maps images; how wrong it was, the size of the evidence and what is in force, each (P,)."""
         size = self.evidence.estimator.size
         figures = {
             "retained_success": size[:, SUCCESS].clone(),
@@ -186,6 +189,9 @@ class SASR(Shaper):
         }
         if self.reward_runs is not None:
             figures["reward_lasts"] = self.reward_runs.lasting.clone()
+        loss = self.evidence.learn(batch.obs.flatten(2), batch.action, batch.next_obs.flatten(2))
+        if loss is not None:
+            figures["action_loss"] = loss
         return figures
 
     @torch.no_grad()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.wrappers import AtariPreprocessing
 from numpy.typing import NDArray
 
+from sasr.tasks.screen import Screen
+
 try:
-    import cv2  # noqa: F401  (AtariPreprocessing needs it)
     from ale_py import ALEInterface, AtariEnv, LoggerMode
 except ImportError as error:
-    raise ImportError(f'the Atari tasks need ale-py and OpenCV: pip install "sasr[atari]" ({error})') from error
+    raise ImportError(f'the Atari tasks need ale-py: pip install "sasr[atari]" ({error})') from error
 
 ALEInterface.setLoggerMode(LoggerMode.Error)  # else the first console of a process prints a banner
 
@@ -104,6 +105,13 @@ RULES: dict[str, type[Events]] = {
     "Solaris": Points,
     "Freeway": Points,
 }
+PLACES: dict[str, Callable[[Memory], int]] = {
+    # Byte 14: how far up the chicken is, in lines of the screen.
+    "Freeway": lambda memory: int(memory[14]) // 4,
+    # Byte 44: the row, 255 at the start and up by one with each hop; byte 48: the column, in pixels, eight for a hop.
+    "Frogger": lambda memory: (int(memory[44]) + 1) % 256 * 32 + int(memory[48]) // 8,
+}
+"""Where the agent itself is, of the games whose memory says so: to check counts against, nothing learns from it."""
 _ROMS = {"MontezumaRevenge": "montezuma_revenge"}
 
 
@@ -131,13 +139,15 @@ class Game(gym.Env[NDArray[Any], np.int64]):
             game=_ROMS.get(game, game.lower()),
             frameskip=4 // skip,
             repeat_action_probability=0.25,
+            obs_type="grayscale",
             render_mode=render_mode,
         )
-        self.screen = AtariPreprocessing(console, frame_skip=skip, scale_obs=scale)
+        self.screen = Screen(console, frame_skip=skip, scale=scale)
         self.ale = console.ale
         self.reward_mode = reward_mode
         self.render_mode = render_mode
         self.rule = RULES[game]()
+        self.place_of = PLACES.get(game)
         self.game_score = 0.0
         self.success_ever = False
         self.action_space = console.action_space
@@ -156,7 +166,7 @@ class Game(gym.Env[NDArray[Any], np.int64]):
         self.game_score = 0.0
         self.success_ever = False
         self.rule.reset(self._moment(0.0))
-        return frame, {"game_score": 0.0}
+        return frame, {"game_score": 0.0, **self._place()}
 
     def step(self, action: np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Four frames with one action."""
@@ -165,7 +175,12 @@ class Game(gym.Env[NDArray[Any], np.int64]):
         self.game_score += score
         events, ended = self.rule.step(self._moment(score))
         self.success_ever |= events > 0
-        info = {"game_score": self.game_score, "is_success": events > 0, "success_ever": self.success_ever}
+        info = {
+            "game_score": self.game_score,
+            "is_success": events > 0,
+            "success_ever": self.success_ever,
+            **self._place(),
+        }
         return frame, events if self.reward_mode == "event" else score, game_over or ended, cut, info
 
     def render(self) -> Any:
@@ -175,6 +190,9 @@ class Game(gym.Env[NDArray[Any], np.int64]):
     def close(self) -> None:
         """Let the console go."""
         self.screen.close()
+
+    def _place(self) -> dict[str, int]:
+        return {} if self.place_of is None else {"place": self.place_of(self.ale.getRAM())}
 
     def _moment(self, score: float) -> Moment:
         return Moment(self.ale.getRAM(), score, self.ale.lives())

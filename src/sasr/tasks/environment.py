@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import math
 import numbers
 import pickle
@@ -211,16 +213,20 @@ def _named(id: str) -> EnvSpec | Env | Callable[..., Env]:
         if name not in gym.registry and hasattr(sys.modules[module], name):
             return _maker(id, getattr(sys.modules[module], name))
     reasons = []
-    if name not in gym.registry:
-        reasons += [import_plugin(plugin) for plugin in _PLUGINS]
+    printed = io.StringIO()  # messages of plugins, shown only if the name is right
+    with contextlib.redirect_stderr(printed):
+        if name not in gym.registry:
+            reasons += [import_plugin(plugin) for plugin in _PLUGINS]
     if module:
         reasons.append(f"{_place(module)} has no function of that name either")
     try:
-        return gym.spec(name)
+        spec = gym.spec(name)
     except gym.error.Error as error:
         if name in gym.registry:
             raise
         raise unknown(id, [*BY_NAME, *gym.registry], "; ".join(filter(None, reasons))) from error
+    sys.stderr.write(printed.getvalue())
+    return spec
 
 
 def _maker(id: str, attribute: Any) -> Env | Callable[..., Env]:

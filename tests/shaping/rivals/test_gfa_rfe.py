@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sasr import Batch, Host
 from sasr.shaping.rivals.gfa_rfe import GfaRfe
-from tests.conftest import box
+from tests.conftest import box, make_step
 from tests.shaping.rivals.learners import Leaning, batch_of, host_of, make, make_steps, trained
 
 
@@ -182,11 +182,23 @@ def test_a_room_that_was_never_seen_pays_more_after_a_few_episodes_of_updates() 
     assert (unknown > 1.25 * known).all()
 
 
+def test_the_bonus_fades_as_the_ensemble_comes_to_agree() -> None:
+    shaper, g = at_home(0)
+    paid = []
+    for _ in range(3):
+        for _ in range(100):
+            batch = room(0.0, g)
+            shaper.observe(make_step(batch.obs[:, :1])._replace(action=batch.action[:, :1]))
+            shaper.update(batch)
+        paid.append(shaper.shape(room(0.0, g)).mean(1))
+    assert (paid[2] < 0.5 * paid[0]).all()
+
+
 @pytest.mark.parametrize("confidence", [2.0, 0.02])
 def test_a_typical_bonus_adds_up_to_its_weight_over_the_horizon_however_well_the_ensemble_agrees(
     confidence: float,
 ) -> None:
-    shaper, g = at_home(20, confidence=confidence, weight=0.5, learning_rate=0.0)
+    shaper, g = at_home(20, confidence=confidence, weight=0.5, learning_rate=0.0, normaliser="replay")
     paid = torch.stack([shaper.shape(room(0.0, g)).mean(1) for _ in range(10)]).mean(0)
     torch.testing.assert_close(100.0 * paid, torch.full((2,), 0.5), rtol=0.02, atol=0.0)
 

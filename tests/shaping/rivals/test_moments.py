@@ -72,6 +72,24 @@ def test_sums_divided_by_their_spread_have_a_deviation_of_one() -> None:
     assert float((torch.stack(sums) / spread()).std()) == pytest.approx(1.0, abs=0.05)
 
 
+def test_what_came_before_learning_weighs_as_one_horizon() -> None:
+    large, small = torch.full((1, 1), 100.0), torch.full((1, 1), 1.0)
+    spreads = {learning: ReturnSpread(1, 1, discount=0.9, device=CPU, learning=learning) for learning in (True, False)}
+    for spread in spreads.values():
+        for _ in range(5_000):
+            spread.advance(large, yes(large))
+        spread.learning_begins()
+        after_first = spread.moments.count.clone()
+        spread.learning_begins()  # only the first call counts
+        assert torch.equal(spread.moments.count, after_first)
+        for _ in range(1_000):
+            spread.advance(small, yes(small))
+    assert spreads[True].moments.count.item() == pytest.approx(6_000, abs=1)
+    assert spreads[False].moments.count.item() == pytest.approx(1_010, abs=1)
+    # Ten rows of a thousand have the large sums, in place of five thousand of six; then all those on the way down.
+    assert spreads[False]().item() < 0.4 * spreads[True]().item()
+
+
 def test_a_discount_of_zero_gives_the_deviation_of_the_reward_itself() -> None:
     spread = ReturnSpread(1, 50, discount=0.0, device=CPU)
     rewards = torch.rand(40, 1, 50)

@@ -29,7 +29,7 @@ def test_a_visited_cluster_is_paid_less_than_a_tenth_of_an_unvisited_one() -> No
 
 
 def test_the_bonus_of_what_is_sampled_adds_up_to_the_weight_however_small_errors_get() -> None:
-    shaper, visited, _ = ready(weight=0.7, hidden=(16, 16))
+    shaper, visited, _ = ready(weight=0.7, hidden=(16, 16), normaliser="replay")
     batch = make_batch(visited[:, :32])
     first = shaper.update(batch)["prediction_error"]
     for _ in range(1500):
@@ -79,7 +79,7 @@ def test_one_update_is_a_step_down_the_masked_error() -> None:
 
 
 def test_the_bonus_is_the_error_over_the_spread_and_fades_as_the_predictor_learns() -> None:
-    shaper, visited, _ = ready(weight=2.0, normaliser="return")
+    shaper, visited, _ = ready(weight=2.0)
     batch = make_batch(visited)
     shaper.update(batch)
     for t in range(100):

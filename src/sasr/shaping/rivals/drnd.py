@@ -15,7 +15,7 @@ from sasr.randomness import MemberStreams
 from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread, spread
 from sasr.shaping.rivals.random_network import RandomNetwork
-from sasr.shaping.rivals.rnd import DistillationConfig, draw_mask, make_scale
+from sasr.shaping.rivals.rnd import DistillationConfig, draw_mask, make_scale, update_scale
 from sasr.shaping.rivals.state_vectors import StateVectors
 from sasr.shaping.settings import settings_from
 
@@ -84,7 +84,7 @@ class DRND(Shaper):
         init = MemberStreams(host.seeds, "drnd", CPU).generators
         parts: dict[str, Any] = {"picture": picture, "activation": config.activation, "bias": config.bias}
         of_target = () if picture else config.hidden
-        # Network i·P + p is member p's i-th, so that an accelerator evaluates all of them at once.
+        # Network i·P + p is seed p's i-th, so that an accelerator evaluates all of them at once.
         many = init * config.targets
         self.target = RandomNetwork(width, of_target, outputs, **parts, generators=many, device=device)
         self.target.requires_grad_(False)
@@ -153,8 +153,7 @@ class DRND(Shaper):
         loss, terms = self.loss(states, keep, self.draw_targets(keep))
         self.adam.minimise(loss.sum())
         bonus = self.bonus(terms)
-        if isinstance(self.scale, RecentSum):
-            self.scale.update(bonus)
+        update_scale(self.scale, bonus)
         return {
             "prediction_error": loss.detach(),
             "distance": terms.distance.mean(1),

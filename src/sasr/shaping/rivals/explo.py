@@ -180,7 +180,7 @@ class Explo(Shaper):
         x = torch.cat([x, torch.full_like(x[..., :1], constant)], dim=-1).double()
         if x.device.type != "cpu":
             return torch.bmm(x, self.projection) >= 0.0
-        # One by one, so that a member's bits do not depend on how many others there are.
+        # One by one, so that a seed's bits do not depend on how many others there are.
         return torch.stack([rows @ projection for rows, projection in zip(x, self.projection, strict=True)]) >= 0.0
 
     def keys(self, states: Tensor) -> Tensor:

@@ -24,8 +24,9 @@ from sasr.networks.layers import PopulationLinear, linear
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.encoder import ObservationEncoder
-from sasr.shaping.rivals.moments import RecentSum, spread
+from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, spread
 from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_share, check_weight
+from sasr.shaping.rivals.rnd import update_scale
 from sasr.shaping.settings import settings_from
 
 CPU = torch.device("cpu")
@@ -38,10 +39,11 @@ class GfaRfeConfig:
 
     weight: float = 0.5
     """Weight of the bonus: what a typical one adds up to over the horizon; 0 is the plain agent."""
-    normaliser: Literal["replay", "none"] = "replay"
-    """What the bonus is divided by before it is paid: its recent mean over sampled steps, as a sum over the horizon
-    (replay), or nothing, as published. The ensemble learns the value of the bonus as it is, but under replay the
-    deviations that samples are weighed by are in units of their mean over the batch."""
+    normaliser: Literal["return", "replay", "none"] = "return"
+    """What the bonus is divided by before it is paid: the spread of its discounted sums since learning began, so that
+    it fades (return), its recent mean over sampled steps, as a sum over the horizon (replay), or nothing, as published.
+    The ensemble learns the value of the bonus as it is, but the deviations that samples are weighed by are in units of
+    their mean over the batch, unless nothing is divided."""
     horizon_discount: float = 0.99
     """The discount γ of that sum, in [0, 1)."""
     networks: int = 10
@@ -73,8 +75,8 @@ class GfaRfeConfig:
         check_at_least_one(self, "width")
         check_share(self, "tau")
         check_not_negative(self, "learning_rate", "confidence", "bonus_max", "value_max")
-        if self.normaliser not in ("replay", "none"):
-            raise unknown_name("normaliser", self.normaliser, ("replay", "none"))
+        if self.normaliser not in ("return", "replay", "none"):
+            raise unknown_name("normaliser", self.normaliser, ("return", "replay", "none"))
         if not 0.0 <= self.horizon_discount < 1.0:
             raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the usual one")
         if self.networks < 2:
@@ -92,7 +94,7 @@ RELEASED = GfaRfeConfig(weight=1.0, normaliser="none", width=1024, learning_rate
 
 
 class Ensemble(nn.Module):
-    """K value functions for each of P seeds: network i·P + p is member p's i-th.
+    """K value functions for each of P seeds: network i·P + p is seed p's i-th.
 
     Linear, layer norm, tanh, linear, ReLU, linear. Each has a layer norm of its own, so that none moves with another.
     """
@@ -147,7 +149,7 @@ class TurnAdam(nn.Module):
 
     @torch.no_grad()
     def step(self, turn: Tensor, gradients: Sequence[Tensor]) -> None:
-        """Move the networks of number `turn` (1,) of all members against their gradients, each (P, …)."""
+        """Move the networks of number `turn` (1,) of all seeds against their gradients, each (P, …)."""
         (ensemble,) = self.ensemble
         everyone = torch.arange(ensemble.networks, device=turn.device)
         # The released code's one Adam gives the others a gradient of 0, and their momentum goes on moving them.
@@ -200,7 +202,12 @@ class GfaRfe(Shaper):
         # All value functions of a seed share one encoder of pictures, which every update trains.
         encoder_parameters = list(self.encoder.parameters())  # none, but for pictures
         self.encoder_adam = Adam(encoder_parameters, lr=config.learning_rate) if encoder_parameters else None
-        self.scale = RecentSum(host.members, discount=config.horizon_discount, device=device)
+        self.scale: RecentSum | ReturnSpread
+        common: dict[str, Any] = {"discount": config.horizon_discount, "device": device}
+        if config.normaliser == "return":
+            self.scale = ReturnSpread(host.members, host.envs, learning=False, **common)
+        else:
+            self.scale = RecentSum(host.members, **common)
         self.register_buffer("turn", torch.zeros(1, dtype=torch.int64, device=device))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
         self.streams = MemberStreams(host.seeds, "gfa_rfe/update", device)
@@ -209,16 +216,24 @@ class GfaRfe(Shaper):
 
     @torch.no_grad()
     def observe(self, step: Transition) -> None:
-        """Count a step; the ensemble learns from what is sampled. One with a NaN or a wrong width is refused."""
+        """Count a step and take in its bonus; the ensemble learns from what is sampled.
+
+        A step with a NaN or a wrong width is refused.
+        """
         self.check(step)
         self.seen += self.bound.envs
+        if isinstance(self.scale, ReturnSpread):
+            device = self.bound.device
+            bonus = self.bonus(self._encoded(self.target_encoder, step.obs.to(device), step.action.to(device)))
+            valid = step.valid if step.valid is not None else torch.ones_like(step.terminated)
+            self.scale.advance(bonus, valid.to(device))
 
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """Weight · c · the ensemble's deviation for every sampled state and action, over its scale, (P, B)."""
         self.check_batch(batch)
         bonus = self.config.weight * self.bonus(self._encoded(self.target_encoder, batch.obs, batch.action))
-        if self.config.normaliser == "replay":
+        if self.config.normaliser != "none":
             bonus = bonus / self.scale()
         if not self.config.explore_steps:
             return bonus
@@ -243,7 +258,7 @@ class GfaRfe(Shaper):
         loss = self.fit(
             self._encoded(self.encoder, batch.obs, batch.action), target, weight=deviation.square().reciprocal()
         )
-        self.scale.update(bonus)
+        update_scale(self.scale, bonus)
         return {
             "deviation": bonus.mean(1) / max(self.config.confidence, 1e-12),
             "novelty_spread": spread(bonus),
@@ -264,7 +279,7 @@ class GfaRfe(Shaper):
         next_values = self.targets(self._encoded(self.target_encoder, batch.next_obs, next_action))
         value = (bonus + self.discount * next_values.mean(0)).clamp(0.0, self.config.value_max)
         deviation: Tensor = next_values.std(0)
-        if self.config.normaliser == "replay":
+        if self.config.normaliser != "none":
             # In the ensemble's own units all would soon be below the least one, and every sample would weigh the same.
             deviation = deviation / deviation.mean(1, keepdim=True).clamp(min=1e-12)
         return value, deviation.clamp(self.config.deviation_min, self.config.deviation_max), bonus

@@ -64,17 +64,33 @@ class ReturnSpread(nn.Module):
     """
 
     running: Tensor  # (P, E)
+    begun: Tensor  # (1,) bool
 
-    def __init__(self, members: int, envs: int, *, discount: float, device: torch.device) -> None:
+    def __init__(
+        self, members: int, envs: int, *, discount: float, device: torch.device, learning: bool = True
+    ) -> None:
+        """`learning` is whether rewards count in full from the first on, or once `learning_begins`."""
         super().__init__()
         self.discount = discount
+        self.horizon_rows = envs / (1.0 - discount)
         self.moments = RunningMoments(members, 1, device)
         self.register_buffer("running", torch.zeros((members, envs), dtype=torch.float64, device=device))
+        self.register_buffer("begun", torch.full((1,), learning, device=device))
 
     def advance(self, reward: Tensor, valid: Tensor) -> None:
         """One time step with rewards (P, E); environments whose step is not valid (P, E) stand still."""
         self.running.copy_(torch.where(valid, self.discount * self.running + reward, self.running))
         self.moments.merge(self.running[..., None], valid)
+
+    def learning_begins(self) -> None:
+        """At the first call, let what was observed so far weigh as one horizon of steps and no more.
+
+        Before a replay buffer is learned from, there are thousands of random steps, and rewards of what has learned
+        nothing yet are far larger than any later one.
+        """
+        shortened = self.moments.count.clamp(max=self.horizon_rows)
+        self.moments.count.copy_(torch.where(self.begun, self.moments.count, shortened))
+        self.begun.fill_(True)
 
     def forward(self) -> Tensor:
         """The spread (P, 1) in float32, to divide rewards by."""

@@ -155,7 +155,7 @@ class Relara(Shaper):
         init = MemberStreams(host.seeds, "relara", CPU).generators
         space, beside = host.observation_space, action_width(host.action_space)
         self.actor = PairNetwork(space, beside, 2, config, init, device)
-        # Network p is member p's first critic, network P + p its second: one population, half the kernels.
+        # Network p is seed p's first critic, network P + p its second: one population, half the kernels.
         self.critic = PairNetwork(space, beside + 1, 1, config, [*init] * 2, device)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.zeros(host.members, device=device))

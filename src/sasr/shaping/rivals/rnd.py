@@ -45,10 +45,9 @@ class DistillationConfig:
     clip: float = 10.0
     """Standardised states are clipped to ± this many standard deviations; with the published 5, states far beyond
     what was seen so far would look alike."""
-    normaliser: Literal["auto", "replay", "return"] = "auto"
-    """What bonuses are divided by: their recent mean over the sampled states, as a sum over the horizon (replay), or
-    the spread of their discounted sums since the beginning, as published (return). auto is return for a separate
-    stream."""
+    normaliser: Literal["return", "replay"] = "return"
+    """What bonuses are divided by: the spread of their discounted sums since learning began, as published, so that
+    they fade (return), or their recent mean over the sampled states, as a sum over the horizon (replay)."""
     horizon_discount: float = 0.99
     """The discount γ of those sums."""
     separate_stream: bool = False
@@ -68,8 +67,8 @@ class DistillationConfig:
         check_share(self, "trained_share")
         if not 0.0 <= self.horizon_discount < 1.0:
             raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the published one")
-        if self.normaliser not in ("auto", "replay", "return"):
-            raise unknown_name("normaliser", self.normaliser, ("auto", "replay", "return"))
+        if self.normaliser not in ("return", "replay"):
+            raise unknown_name("normaliser", self.normaliser, ("return", "replay"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,19 +177,27 @@ class RND(Shaper):
         states = self.states(batch.next_obs)
         loss, error = self.loss(states, draw_mask(self.mask_streams, states, self.config.trained_share))
         self.adam.minimise(loss.sum())
-        if isinstance(self.scale, RecentSum):
-            self.scale.update(error)
+        update_scale(self.scale, error)
         return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}
 
 
 def make_scale(config: Any, host: Host) -> RecentSum | ReturnSpread | TransposedSpread:
     """What a bonus is divided by."""
     common: dict[str, Any] = {"discount": config.horizon_discount, "device": host.device}
-    if config.normaliser == "replay" or (config.normaliser == "auto" and not config.separate_stream):
+    if config.normaliser == "replay":
         return RecentSum(host.members, **common)
     if config.compat and isinstance(config, RndConfig):
         return TransposedSpread(host.members, host.envs, rollout=config.rollout, **common)
-    return ReturnSpread(host.members, host.envs, **common)
+    # An agent with two value heads learns from rollouts, without thousands of random steps before the first.
+    return ReturnSpread(host.members, host.envs, learning=config.separate_stream, **common)
+
+
+def update_scale(scale: RecentSum | ReturnSpread | TransposedSpread, bonus: Tensor) -> None:
+    """Take in the bonuses (P, B) of a batch that is learned from."""
+    if isinstance(scale, RecentSum):
+        scale.update(bonus)
+    elif isinstance(scale, ReturnSpread):
+        scale.learning_begins()
 
 
 def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:

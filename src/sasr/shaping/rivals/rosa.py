@@ -123,7 +123,7 @@ class Rosa(Shaper):
         space = host.observation_space
         self.actor = EncodedMLP(space, 1, config.hidden, self.outputs, init, device)
         self.on_pictures = self.actor.encoder.axes is not None
-        # Network p is member p's first critic, network P + p its second: one population, half the kernels.
+        # Network p is seed p's first critic, network P + p its second: one population, half the kernels.
         self.critic = EncodedMLP(space, 1, config.hidden, self.outputs, [*init] * 2, device)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.full((host.members,), math.log(config.first_temperature), device=device))

@@ -1,0 +1,77 @@
+"""A console's screen as agents see it: grey, of the last two frames the brighter, 84×84 pixels (Mnih et al., 2015)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+SIDE = 84
+NO_OPS = 30
+
+
+class Screen(gym.Wrapper[NDArray[Any], np.int64, NDArray[np.uint8], np.int64]):
+    """Repeats an action for some frames and shows the end of that, after up to 30 no-ops at the start.
+
+    What `gymnasium.wrappers.AtariPreprocessing` does, without OpenCV, whose 58 MiB would serve for the resize alone.
+    """
+
+    def __init__(self, console: gym.Env[NDArray[np.uint8], np.int64], *, frame_skip: int = 4, scale: bool = False):
+        """Wrap a console.
+
+        Args:
+            console: One whose observations are grey frames.
+            frame_skip: Frames an action is repeated for; 1 where the console repeats it itself, and two are not pooled.
+            scale: Brightness from 0 to 1 instead of bytes.
+        """
+        super().__init__(console)
+        self.frame_skip, self.scale = frame_skip, scale
+        height, width = console.observation_space.shape or (0, 0)
+        self.rows, self.columns = area_weights(height, SIDE), area_weights(width, SIDE).T
+        kind: tuple[int, Any] = (1, np.float32) if scale else (255, np.uint8)
+        self.observation_space = gym.spaces.Box(0, kind[0], (SIDE, SIDE), kind[1])
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Start a game, and wait for as long as its generator says."""
+        frame, info = self.env.reset(seed=seed, options=options)
+        for _ in range(int(self.env.unwrapped.np_random.integers(1, NO_OPS + 1))):
+            frame, _, terminated, truncated, told = self.env.step(np.int64(0))
+            info |= told
+            if terminated or truncated:
+                frame, info = self.env.reset(seed=seed, options=options)
+        return self._shown(frame), info
+
+    def step(self, action: np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Repeat an action; the points add up."""
+        points, frame, before = 0.0, None, None
+        for _ in range(self.frame_skip):
+            before = frame
+            frame, reward, terminated, truncated, info = self.env.step(action)
+            points += float(reward)
+            if terminated or truncated:
+                break
+        assert frame is not None
+        # Some consoles draw a sprite in every other frame only.
+        brighter = frame if before is None else np.maximum(frame, before)
+        return self._shown(brighter), points, terminated, truncated, info
+
+    def _shown(self, frame: NDArray[np.uint8]) -> NDArray[Any]:
+        small = np.rint(self.rows @ frame.astype(np.float32) @ self.columns)
+        shown: NDArray[Any] = small / np.float32(255.0) if self.scale else small.astype(np.uint8)
+        return shown
+
+
+def area_weights(source: int, target: int) -> NDArray[np.float32]:
+    """Shares (target, source) of each pixel of a line in each of fewer, larger ones: the part that lies in it.
+
+    >>> area_weights(3, 2).round(2).tolist()
+    [[0.6700000166893005, 0.33000001311302185, 0.0], [0.0, 0.33000001311302185, 0.6700000166893005]]
+    """
+    size = source / target
+    start, pixel = np.arange(target)[:, None] * size, np.arange(source)[None]
+    overlap = np.minimum(start + size, pixel + 1) - np.maximum(start, pixel)
+    return np.asarray(overlap.clip(min=0.0) / size, np.float32)
