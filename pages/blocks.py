@@ -291,14 +291,14 @@ def _ablation_picture(
 
 
 def _authors_variants(curves: Mapping[str, Reference], methods: Mapping[str, Method]) -> dict[str, Reference]:
-    """The authors' curves by our names: a variant's own, or that of sasr where nothing is varied."""
-    found = {}
+    """The authors' curves by our names: of a variant, or of sasr for the method without changes."""
+    by_name = {}
     for name, method in methods.items():
         unchanged = method.shaper == "sasr" and not method.shaper_settings
         theirs = name if name in curves else "sasr"
         if theirs in curves and (name in curves or unchanged):
-            found[name] = curves[theirs]
-    return found
+            by_name[name] = curves[theirs]
+    return by_name
 
 
 def _with_paper(final: Table, paper: Mapping[str, Any]) -> Table:

@@ -49,7 +49,7 @@ class Duel(NamedTuple):
 
 def duels(rows: Rows, ours: str, theirs: str) -> dict[str, Duel]:
     """A method against another on every task that both were run on, and over those of the catalogue."""
-    found: dict[str, Duel] = {}
+    duels: dict[str, Duel] = {}
     areas = []
     for task, lot in rows.items():
         results = {row.method: row.result for row in lot if row.method in (ours, theirs)}
@@ -58,13 +58,13 @@ def duels(rows: Rows, ours: str, theirs: str) -> dict[str, Duel]:
         cells = statistics_of(Collection([results[ours], results[theirs]]))
         one, other = (cells[task, method].areas for method in (ours, theirs))
         steps = min(result.steps for result in results.values())
-        found[task] = Duel(steps, (_mean(one), _mean(other)), chance([one], [other]))
+        duels[task] = Duel(steps, (_mean(one), _mean(other)), chance([one], [other]))
         if len(one) and len(other) and task in BY_NAME:
             areas.append((one, other))
     if len(areas) > 1:
         together = chance([one for one, _ in areas], [other for _, other in areas])
-        found[ALL] = Duel(0, (_NONE, _NONE), together)
-    return found
+        duels[ALL] = Duel(0, (_NONE, _NONE), together)
+    return duels
 
 
 def guard_table(rows: Rows) -> Table:

@@ -149,7 +149,7 @@ def marks(cell: Statistics) -> str:
 
 
 def marks_explained(rows: Iterable[Row], where: str) -> tuple[str, ...]:
-    """What the marks of these rows mean, and where more is said."""
+    """The meanings of the marks of these rows."""
     used = "".join(marks(row.cell) for row in rows)
     meanings = {
         "*": f"* incomplete, {where}.",
@@ -160,7 +160,7 @@ def marks_explained(rows: Iterable[Row], where: str) -> tuple[str, ...]:
 
 
 def sources(results: Sequence[Result]) -> list[str]:
-    """What is missing or odd, then where results are from; those of which the same is to be said share a line."""
+    """What is missing or odd, then where results are from; results with the same text share a line."""
     lines = []
     remarks: dict[tuple[str, str], list[str]] = {}
     for result in results:
@@ -214,7 +214,7 @@ def median_steps(took: Sequence[float], *, seed: int = 0) -> Estimate:
     200.0
     """
     steps = np.asarray(took, np.float64)
-    # Always one of the runs' own figures: what lies between a number and infinity says nothing.
+    # Always a value of one run: there is no mean of a number and infinity.
     middle = partial(np.quantile, q=0.5, axis=-1, method="higher")
     picks = np.random.default_rng(seed).integers(len(steps), size=(stats.DRAWS, len(steps)))
     drawn = np.sort(middle(steps[picks]))

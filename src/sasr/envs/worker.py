@@ -41,7 +41,7 @@ class Brief(NamedTuple):
     report_file: int
     letter_file: int
     """For memories of environments, in both directions."""
-    own_bell: int
+    worker_bell: int
     """The read end of a pipe that wakes the worker."""
     population_bell: int
     """The write end of a pipe that wakes the population."""
@@ -61,28 +61,28 @@ def main() -> None:
         os._exit(1)  # the population ended before it sent the brief
     threading.Thread(target=_follow_parent, args=(brief.parent,), daemon=True).start()
     board = Board(brief.board, brief.board_file)
-    own, population = Bell(brief.own_bell, -1), Bell(-1, brief.population_bell)
+    worker_bell, population_bell = Bell(brief.worker_bell, -1), Bell(-1, brief.population_bell)
     with os.fdopen(brief.report_file, "w") as report:
         faulthandler.enable(report)  # writes the Python stack when a simulator crashes
         try:
-            _serve(brief, board, own, population)
+            _serve(brief, board, worker_bell, population_bell)
         except BaseException:
             report.write(traceback.format_exc())
             report.flush()
             fence()
             board.write(brief.worker, FAILED, 1)
-            population.ring()
+            population_bell.ring()
     sys.stdout.flush()
     os._exit(0)  # nothing is left to save, and some simulators crash in an ordinary exit
 
 
-def _serve(brief: Brief, board: Board, own: Bell, population: Bell) -> None:
+def _serve(brief: Brief, board: Board, worker_bell: Bell, population_bell: Bell) -> None:
     worker = brief.worker
     stepper = Stepper(pickle.loads(brief.build), brief.indices, board, brief.info_keys, worker)
     gc.freeze()  # these objects stay; collections that visit them would delay the whole round
-    board.done(worker, 0, population)
+    board.done(worker, 0, population_bell)
     for number in itertools.count(1):
-        board.wait_for_request(worker, number, own, brief.spin)
+        board.wait_for_request(worker, number, worker_bell, brief.spin)
         command = board.read(worker, COMMAND)
         if command == CLOSE:
             stepper.close()
@@ -95,7 +95,7 @@ def _serve(brief: Brief, board: Board, own: Bell, population: Bell) -> None:
             stepper.step()
         else:
             stepper.reset()
-        board.done(worker, number, population)
+        board.done(worker, number, population_bell)
 
 
 def _follow_parent(parent: int) -> None:

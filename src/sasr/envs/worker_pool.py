@@ -95,7 +95,7 @@ class WorkerPool:
             board_file=board_file,
             report_file=report,
             letter_file=letter,
-            own_bell=bell.sleeper_end,
+            worker_bell=bell.sleeper_end,
             population_bell=self._bell.ringer_end,
             info_keys=info_keys,
             spin=self._spin,
@@ -132,8 +132,8 @@ class WorkerPool:
     def restore(self, saved: Arrays) -> None:
         """Restore all environments."""
         for letter, indices in zip(self._letters, self.shares, strict=True):
-            own = {key: saved[key] for key in saved if int(key.partition(".")[0]) in indices}
-            shared.write_letter(letter, own)
+            share = {key: saved[key] for key in saved if int(key.partition(".")[0]) in indices}
+            shared.write_letter(letter, share)
         self.request(shared.RESTORE)
         self.wait()
 
@@ -187,7 +187,7 @@ def _start_process(brief: Brief) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", _START, json.dumps([str(Path(path).absolute()) for path in sys.path])],
         stdin=subprocess.PIPE,
-        pass_fds=(brief.board_file, brief.report_file, brief.letter_file, brief.own_bell, brief.population_bell),
+        pass_fds=(brief.board_file, brief.report_file, brief.letter_file, brief.worker_bell, brief.population_bell),
         env=os.environ | _ONE_THREAD,
         start_new_session=True,
     )

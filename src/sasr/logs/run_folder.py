@@ -106,7 +106,7 @@ def check_entries(path: Path) -> None:
         mode = entry.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise ValueError(
-                f"{entry} is a link, a pipe or a device, and a run's folder has files and folders of its own only; "
+                f"{entry} is a link, a pipe or a device, but a run folder has files and folders only; "
                 "remove it, or put there what it points to"
             )
 

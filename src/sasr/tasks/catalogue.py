@@ -31,7 +31,7 @@ class Variant:
     observation: tuple[int, ...]
     """Shape of an observation."""
     success: str
-    """When a step is paid, in words."""
+    """When a step is rewarded, in words."""
     ends: str = "never early"
     """What ends an episode before its limit, in words."""
     kwargs: dict[str, Any] = field(default_factory=dict)

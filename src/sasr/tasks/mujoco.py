@@ -59,7 +59,7 @@ class _Sparse(MujocoEnv):
         return float(self.data.qpos[2])
 
     def reached(self, value: float) -> bool:
-        """Whether a step that ends with this value is paid."""
+        """Whether a step that ends with this value is a success."""
         return value >= self.threshold
 
     def ended(self) -> bool:
@@ -206,14 +206,14 @@ class _Human(_Sparse, EzPickle):
 
 
 class UprightHuman(_Human, HumanoidEnv):
-    """Starts on its feet and is paid until it sinks; falling ends the episode. Code profile of HumanStand."""
+    """Starts on its feet and is rewarded until it sinks; falling ends the episode. Code profile of HumanStand."""
 
     def __init__(self, *, threshold: float = 1.3, **kwargs: Any) -> None:
         super().__init__(threshold=threshold, **kwargs)
 
 
 class LyingHuman(_Human, HumanoidStandupEnv):
-    """Starts on its back and is paid while the torso is off the floor. Code profile of HumanKeep."""
+    """Starts on its back and is rewarded while the torso is off the floor. Code profile of HumanKeep."""
 
     def __init__(self, *, threshold: float = 0.2, **kwargs: Any) -> None:
         super().__init__(threshold=threshold, **kwargs)
