@@ -168,7 +168,7 @@ def test_an_unknown_task_offers_names() -> None:
 
 
 def test_composite_actions_are_refused() -> None:
-    with pytest.raises(TypeError, match="no plain array"):
+    with pytest.raises(TypeError, match="not a plain array"):
         Population(Count, seeds=[0], action_space=spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2))))
 
 

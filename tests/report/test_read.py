@@ -51,7 +51,7 @@ def test_a_real_run_is_understood(tmp_path: Path) -> None:
     assert result.gaps == ("seeds 3, 5 without a final evaluation: the last point of the curve is taken",)
     assert result.wall_seconds > 0.0
     assert result.command
-    assert found.maps[0].rate.shape[1] == 2
+    assert found.maps[0].maps.rate.shape[1] == 2
 
 
 def test_names_of_tasks_are_short_for_our_own_alone(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_maps_and_videos_are_found_and_a_broken_map_is_named(tmp_path: Path) -> 
     found = collect(tmp_path)
     assert [own.run for own in found.maps] == ["run"]
     assert found.maps[0].axes == ("position", "velocity")
-    assert found.maps[0].rate.shape == (4, 2, 15, 21)
+    assert found.maps[0].maps.rate.shape == (4, 2, 15, 21)
     assert [own.path.name for own in found.videos] == ["seed-0.mp4"]
     assert [own.path for own in found.problems] == ["broken"]
     assert len(found.results) == 2

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sasr.files import read_regular
 from sasr.report import stats
 from sasr.report.figures import DARK, LIGHT
-from sasr.report.read import Collection, Maps, Reference, References, Video, reference_of
+from sasr.report.read import Collection, MapsOfRun, Reference, References, Video, reference_of
 from sasr.report.seeds import MAX_POINTS, thin
 from sasr.report.store import Result
 from sasr.report.summary import Aggregate, Summary
@@ -210,15 +210,16 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return data
 
 
-def _maps(maps: Maps) -> dict[str, Any]:
+def _maps(of_run: MapsOfRun) -> dict[str, Any]:
+    maps = of_run.maps
     return {
-        "run": maps.run,
+        "run": of_run.run,
         "steps": maps.steps.tolist(),
         "x": _all_rounded(maps.x),
         "y": _all_rounded(maps.y),
-        "rate": packed(maps.rate.mean(1), 0.0, 1.0, bits=8),
+        "rate": packed(maps.rate.mean(1, dtype=np.float64), 0.0, 1.0, bits=8),
         "seeds": maps.rate.shape[1],
-        "axes": maps.axes,
+        "axes": of_run.axes,
     }
 
 

@@ -36,15 +36,12 @@ REFERENCE_NAMES = {"rlara": "relara", "count": "explo"}
 _LONGEST = 500  # characters of a reason, which may quote a file
 
 
-class Maps(NamedTuple):
-    """Success-rate estimates of a run over a grid of two-dimensional states."""
+class MapsOfRun(NamedTuple):
+    """The success-rate maps of a run."""
 
     run: str
-    steps: NDArray[np.int64]  # (K,)
-    x: NDArray[np.float64]  # (X,)
-    y: NDArray[np.float64]  # (Y,)
-    rate: NDArray[np.float64]  # (K, P, Y, X)
-    axes: tuple[str, str] = ("observation[0]", "observation[1]")
+    axes: tuple[str, str]
+    maps: plots.Maps
 
 
 class StatesOfRun(NamedTuple):
@@ -124,7 +121,7 @@ class Collection:
 
     results: list[Result] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    maps: list[Maps] = field(default_factory=list)
+    maps: list[MapsOfRun] = field(default_factory=list)
     states: list[StatesOfRun] = field(default_factory=list)
     videos: list[Video] = field(default_factory=list)
 
@@ -203,7 +200,7 @@ def _add_run(place: Path, here: str, collection: Collection, origins: list[str])
     try:
         maps = read_maps(place)
         if maps is not None:
-            collection.maps.append(maps._replace(run=here, axes=axes))
+            collection.maps.append(MapsOfRun(here, axes, maps))
         if os.path.lexists(place / STATES):
             collection.states.append(StatesOfRun(result.task, result.method, axes, read_states(place)))
     except ValueError as error:
@@ -271,15 +268,14 @@ def method_name(config: Mapping[str, Any]) -> str:
     return f"{name}+{agent}"
 
 
-def read_maps(folder: Path) -> Maps | None:
+def read_maps(folder: Path) -> plots.Maps | None:
     """The success-rate maps of a run; None without any."""
     if not os.path.lexists(folder / plots.MAPS_DATA):
         return None
     try:
-        steps, x, y, rate = plots.read_maps(folder)
+        return plots.read_maps(folder)
     except ValueError as error:
         raise ValueError(f"{error}; the report leaves it out") from None
-    return Maps(folder.name, steps, x, y, rate.astype(np.float64))
 
 
 def videos(folder: Path) -> list[Path]:

@@ -85,11 +85,6 @@ def mean_of_tasks(strata: Sequence[Scores]) -> Scores:
     return np.asarray(np.mean([runs.mean(-1) for runs in strata], axis=0))
 
 
-def median_of_tasks(strata: Sequence[Scores]) -> Scores:
-    """Median over tasks of the mean over runs."""
-    return np.asarray(np.median([runs.mean(-1) for runs in strata], axis=0))
-
-
 def estimate(strata: Strata, statistic: Statistic = iqm, *, seed: int = 0, draws: int = DRAWS) -> Estimate:
     """A statistic with its percentile interval from a stratified bootstrap; the same seed gives the same interval.
 
