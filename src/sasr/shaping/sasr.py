@@ -238,13 +238,22 @@ class SASR(Shaper):
 
     def check(self, step: Transition) -> None:
         """Raise a ValueError that names the entry if a step can't be counted; changes nothing."""
+        self._check_images(step.obs)
         super().check(step)
         if self.flagged:
             check_slots(step, self.segmenter.length, self.bound)
 
     def _batch_states(self, batch: Batch) -> Tensor:
+        self._check_images(batch.obs)
         self.check_batch(batch)
         return self._states(batch.obs, batch.action)
+
+    def _check_images(self, obs: Tensor) -> None:
+        """Raise a ValueError for images of another size, or whose channels stand elsewhere; flat ones are taken."""
+        expected = tuple(self.bound.observation_space.shape or ())
+        found = tuple(obs.shape[2:])
+        if len(expected) > 1 and len(found) > 1 and found != expected:
+            raise ValueError(f"obs has images of shape {found}, but this shaper was bound to images of {expected}")
 
     def _states(self, obs: Tensor, action: Tensor) -> Tensor:
         """Inputs of the kernel, (P, n, k): states, or states with actions."""

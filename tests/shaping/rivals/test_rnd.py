@@ -39,6 +39,19 @@ def test_the_bonus_of_what_is_sampled_adds_up_to_the_weight_however_small_errors
     assert float(paid) == pytest.approx(0.7, rel=0.5)
 
 
+def test_a_bonus_that_fades_beside_the_reward_begins_with_more_weight() -> None:
+    weights: dict[float, dict[str, Any]] = {
+        10.0: {},
+        0.5: {"normaliser": "replay"},
+        0.25: {"weight": 0.25},
+    }
+    for weight, options in weights.items():
+        shaper, visited, _ = ready(**options)
+        batch = make_batch(visited)
+        torch.testing.assert_close(shaper.shape(batch), weight * shaper.novelty(shaper.states(visited)))
+    assert RND(separate_stream=True).config.chosen_weight == 0.5
+
+
 def test_biases_make_what_is_far_away_stand_out_more() -> None:
     """Without biases, as published, the predictor carries what it learned straight on along each direction."""
     contrast = {}

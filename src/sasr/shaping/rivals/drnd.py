@@ -115,7 +115,7 @@ class DRND(Shaper):
     def shape(self, batch: Batch) -> Tensor:
         """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
         self.check_batch(batch)
-        return self.config.weight * self.novelty(self.states(batch.next_obs))
+        return self.config.chosen_weight * self.novelty(self.states(batch.next_obs))
 
     def outputs(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs of the predictor (P, B, D) and of the targets (N, P, B, D) for states (P, B, width)."""

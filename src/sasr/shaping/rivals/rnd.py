@@ -28,8 +28,9 @@ CPU = torch.device("cpu")
 class DistillationConfig:
     """Settings of random networks and of a predictor that learns them; the defaults suit learning from replay."""
 
-    weight: float = 0.5
-    """Weight of the bonus; 0 is the plain agent."""
+    weight: float | None = None
+    """Weight of the bonus; 0 is the plain agent. None is 10 for a bonus that fades beside the reward, and 0.5 for one
+    that does not fade or has a value head of its own."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers; DRND's predictor repeats the last one. Pictures have convolutions before them."""
     outputs: int | None = None
@@ -54,7 +55,8 @@ class DistillationConfig:
     """Keep the bonus apart from the reward, for an agent with two value heads."""
 
     def __post_init__(self) -> None:
-        check_weight(self.weight)
+        if self.weight is not None:
+            check_weight(self.weight)
         check_positive(self, "learning_rate", "clip")
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={self.hidden} has a layer without units; the default is (256, 256)")
@@ -69,6 +71,13 @@ class DistillationConfig:
             raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the published one")
         if self.normaliser not in ("return", "replay"):
             raise unknown_name("normaliser", self.normaliser, ("return", "replay"))
+
+    @property
+    def chosen_weight(self) -> float:
+        """The weight, where none is given that which suits the normaliser."""
+        if self.weight is not None:
+            return self.weight
+        return 0.5 if self.separate_stream or self.normaliser == "replay" else 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +162,7 @@ class RND(Shaper):
     def shape(self, batch: Batch) -> Tensor:
         """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
         self.check_batch(batch)
-        return self.config.weight * self.novelty(self.states(batch.next_obs))
+        return self.config.chosen_weight * self.novelty(self.states(batch.next_obs))
 
     def error(self, states: Tensor) -> Tensor:
         """Mean squared error (P, B) of the predictor on states (P, B, width)."""
