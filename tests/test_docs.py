@@ -228,11 +228,11 @@ def test_the_experiments_pages_plan_and_table_of_suites_are_true() -> None:
     page = ROOT / "docs" / "experiments.md"
     plan = blocks(page, "toml")[0]
     found = parse_plan(plan.replace("my_package:MyTask-v0", "Pendulum-v1"), where="the page")
-    assert [cell.method.name for cell in found.cells] == ["sac", "gentle", "bold"] * 2
+    assert [cell.method.name for cell in found.runs] == ["sac", "gentle", "bold"] * 2
     for name in suites():
         row = re.search(rf"\| `{name}` \|.*\| (\d+) \|", page.read_text())
         assert row is not None, f"the page has no suite {name}"
-        assert int(row.group(1)) == len(read_suite(name).cells)
+        assert int(row.group(1)) == len(read_suite(name).runs)
 
 
 # --------------------------------------------------------------- first guide

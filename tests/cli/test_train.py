@@ -166,7 +166,7 @@ def test_a_run_folder_that_exists_is_half_written_or_newer_is_one_clear_line(
     assert [code for code, _ in said] == [2] * 5
     for (_, output), message in zip(
         said,
-        (f"sasr resume {folder}", "half written", "written by a newer sasr", "only half written", "there is no run in"),
+        (f"sasr resume {folder}", "an incomplete one", "by a newer sasr", "an incomplete one", "there is no run in"),
         strict=True,
     ):
         assert message in output
