@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 import tempfile
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import partial
@@ -95,8 +96,8 @@ def tried(words: list[str], limit: int, run: Path) -> tuple[Outcome | None, int]
 
     def work() -> bytes:
         with tempfile.TemporaryDirectory() as name, inside(Path(name)):
-            Path("run").symlink_to(run)
-            return json.dumps([call(words, limit=limit), unfinished_files(Path(name)) + unfinished_files(run)]).encode()
+            shutil.copytree(run, "run")
+            return json.dumps([call(words, limit=limit), unfinished_files(Path(name))]).encode()
 
     answer = in_a_fork(work, limit=limit + 10)
     if answer is None:
@@ -160,7 +161,7 @@ def main(settings: Settings) -> None:
     console.print(f"left behind: {left}")
     slowest = max(outcome.seconds for *_, outcome in found if outcome)
     accepted = [f"{words[0]} --{flag} {value!r}" for _, flag, value, words, own in found if own and own.code in (0, 1)]
-    result = {"settings": asdict(settings), "commands": figures, "slowest": slowest, **left}
+    result = {"settings": asdict(settings), "commands": figures, "slowest": slowest, "left_behind": left}
     result |= {"odd": odd, "accepted": accepted}
     save(f"bad_flags-{settings.label}", result, where)
 

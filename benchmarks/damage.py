@@ -410,8 +410,7 @@ def main(settings: Settings) -> None:
         "executed": sum(trial["executed"] for trial in found),
         "leaked": sum(own["leaked"] for own in found),
         "files_outside_changed": sum(trial["secret_changed"] for trial in found),
-        "partial_files_left": sum(own["unfinished"] for own in found),
-        **left,
+        "left_behind": {**left, "partial_files_left": sum(own["unfinished"] for own in found)},
     }
     odd = [trial for trial in found if is_odd(trial)]
     console = Console(width=140)

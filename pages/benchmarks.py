@@ -31,6 +31,7 @@ def blocks_of(folder: Path) -> dict[str, Callable[[], Block]]:
     made: dict[str, Callable[[], str]] = {
         "diagnosis": lambda: _diagnosis(read("diagnosis")),
         "bandwidth rules": lambda: _bandwidth_rules(read("diagnosis-rules")),
+        "image evidence": lambda: _image_evidence([read(f"image_evidence-{game}") for game in ("Freeway", "Frogger")]),
         "estimators-cpu": lambda: _estimators(read("estimators-cpu")),
         "estimators-cuda": lambda: _estimators(read("estimators-cuda")),
         "inside Stable-Baselines3": lambda: _mountain_car(
@@ -97,6 +98,21 @@ def _diagnosis(stored: Stored) -> str:
         for row in stored["figures"]["rows"]
     ]
     return _measured(table(columns, rows), stored)
+
+
+def _image_evidence(stored: list[Stored]) -> str:
+    columns = ["game", "policy", "kept: successes, failures", "pixels", "coin flips", "places"]
+    rows = [
+        [
+            row["game"],
+            row["policy"],
+            f"{row['successes']:,}, {row['failures']:,}",
+            *(f"{row[method]:.2f}" for method in columns[3:]),
+        ]
+        for one in stored
+        for row in one["figures"]["rows"]
+    ]
+    return _measured(table(columns, rows), *stored)
 
 
 def _bandwidth_rules(stored: Stored) -> str:
@@ -250,8 +266,10 @@ def _attacks(kills: Stored, crashes: Stored, signals: Stored) -> str:
     for attack, times, runs, counts, stored in lines:
         total = {name: sum(one.get(name, 0) for one in counts) for name in (times, runs, "equal", "partial_files_left")}
         left = [total["partial_files_left"], stored["figures"]["processes_left"], stored["figures"]["segments_left"]]
-        rows.append([attack, str(total[times]), f"{total['equal']} of {total[runs]}", *map(str, left)])
+        cells = [attack, str(total[times]), f"{total['equal']} of {total[runs]}", *map(str, left)]
+        rows.append([*cells, stored["machine"]["commit"]])
     columns = ["attack", "times", "runs that ended equal", "partial files left", "processes left", "shared memory left"]
+    columns.append("commit")
     return _measured(table(columns, rows), kills, crashes, signals)
 
 
@@ -269,10 +287,10 @@ def _damage(stored: Stored) -> str:
 
 def _left(figures: Stored) -> str:
     """What an attack left behind."""
-    return (
-        f"Left behind: {figures['processes_left']} processes, {figures['segments_left']} segments of shared memory, "
-        f"{figures['partial_files_left']} partial files."
-    )
+    counts = [
+        f"{name.removesuffix('_left').replace('_', ' ')} {number}" for name, number in figures["left_behind"].items()
+    ]
+    return f"Left behind: {', '.join(counts)}."
 
 
 def _bad_flags(stored: Stored) -> str:

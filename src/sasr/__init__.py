@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sasr.shaping.base import RewardShaper, Shaper
     from sasr.shaping.checks import check_shaper
     from sasr.shaping.diagnosis import Diagnosis, diagnose
+    from sasr.shaping.image_diagnosis import diagnose_images
     from sasr.shaping.presets import SasrConfig
     from sasr.shaping.sasr import SASR
 
@@ -32,6 +33,7 @@ __all__ = [
     "__version__",
     "check_shaper",
     "diagnose",
+    "diagnose_images",
     "load",
     "resume",
     "train",
@@ -51,6 +53,7 @@ _HOME = {
     "Transition": "experience.types",
     "check_shaper": "shaping.checks",
     "diagnose": "shaping.diagnosis",
+    "diagnose_images": "shaping.image_diagnosis",
     "load": "api",
     "resume": "api",
     "train": "api",

@@ -166,6 +166,7 @@ def test_an_environment_that_cannot_be_closed_spoils_nothing(
         ("train", "Pendulum-v1", "--preset", "authors", "--shaper", "none"),
         ("train", "Pendulum-v1", "--seed", "-1"),
         ("doctor", "Pendulum-v1", "--seed", "-1"),
+        ("report", ".", "--seed", "-1"),
         ("doctor", "Pendulum-v1", "--steps", "1000000000000"),
         ("train", "Pendulum-v1", "--seeds", "1000000000000"),
         ("train", "Pendulum-v1", "--steps", "1" + "0" * 40),

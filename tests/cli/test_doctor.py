@@ -19,6 +19,14 @@ def test_doctor_says_noise_exits_1_and_suggests_a_setting(capsys: pytest.Capture
     assert 'Try SASR(preset="auto")' in output
 
 
+@pytest.mark.slow
+def test_doctor_checks_images_against_the_agents_place(capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = run(capsys, "doctor", "tests.evidence.small_world:make", "--steps", "1200")
+    assert code == 0
+    assert "rank correlation with visits" in output
+    assert "signal: under auto counts follow" in output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -9,55 +9,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from sasr import SASR, Batch, Host, check_shaper
+from sasr import SASR, Host, check_shaper
 from sasr.evidence.places import PlaceCounts, PlaceFeatures
 from sasr.shaping.diagnosis import rank_correlation
-
-SIDE, CELL = 36, 4
-PLACES = SIDE // CELL
-IMAGE = gym.spaces.Box(0, 255, (SIDE, SIDE), np.uint8)
-STAY, UP, RIGHT, DOWN, LEFT = range(5)
-MOVES = np.array([(0, 0), (-1, 0), (0, 1), (1, 0), (0, -1)])
-
-
-def drawn(place: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The agent as a cross, and others as full squares that move whatever the agent does."""
-    image = np.zeros((SIDE, SIDE), np.uint8)
-    for row, column in others * CELL:
-        image[row : row + CELL, column : column + CELL] = 150
-    row, column = place * CELL
-    image[row : row + CELL, column : column + CELL] = 0
-    image[row + 1 : row + 3, column : column + CELL] = 255
-    image[row : row + CELL, column + 1 : column + 3] = 255
-    return image
-
-
-class World:
-    """Steps of a random walk that starts in the upper left corner again and again."""
-
-    def __init__(self, steps: int, *, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        frames, next_frames, places = [], [], []
-        self.actions = rng.integers(len(MOVES), size=steps)
-        others = rng.integers(PLACES, size=(3, 2))
-        for t, action in enumerate(self.actions):
-            if t % 40 == 0:
-                place = np.zeros(2, np.int64)
-            frames.append(drawn(place, others))
-            places.append(place[0] * PLACES + place[1])
-            place = np.clip(place + MOVES[action], 0, PLACES - 1)
-            others = (others + MOVES[rng.integers(len(MOVES), size=3)]) % PLACES
-            next_frames.append(drawn(place, others))
-        self.frames, self.next_frames = torch.from_numpy(np.stack(frames)), torch.from_numpy(np.stack(next_frames))
-        self.places = np.array(places)
-
-    def batch(self, index: Tensor) -> Batch:
-        """Steps (P, B) of the walk."""
-        nothing = torch.zeros(index.shape)
-        actions = torch.from_numpy(self.actions)[index]
-        return Batch(self.frames[index], actions, nothing, self.next_frames[index], nothing.bool())
+from tests.conftest import make_batch, make_step
+from tests.evidence.small_world import IMAGE, MOVES, PLACES, SIDE, World
 
 
 def bound(seeds: tuple[int, ...] = (0,), space: Any = IMAGE, actions: Any = None, **options: Any) -> SASR:
@@ -203,6 +160,17 @@ def test_settings_of_the_kernel_are_refused_on_images(option: dict[str, Any]) ->
     with pytest.raises(ValueError, match=f"{next(iter(option))}=.* set images='pixels'"):
         bound(**option)
     bound(**option, images="pixels")
+
+
+@pytest.mark.parametrize("shape", [(3, SIDE, SIDE), (SIDE, 40, 3), (SIDE, SIDE)])
+def test_images_of_another_size_or_order_are_refused(shape: tuple[int, ...]) -> None:
+    shaper = bound(space=gym.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8))
+    expected = rf"shape \({', '.join(map(str, shape))}\), but .* images of \(36, 36, 3\)"
+    obs = torch.zeros(1, 1, *shape, dtype=torch.uint8)
+    with pytest.raises(ValueError, match=expected):
+        shaper.observe(make_step(obs))
+    with pytest.raises(ValueError, match=expected):
+        shaper.shape(make_batch(obs))
 
 
 def test_a_vector_is_no_image() -> None:

@@ -37,6 +37,18 @@ def test_a_contender_that_was_run_again_counts_as_that_run(tmp_path: Path) -> No
     ]
 
 
+def test_ways_to_count_on_images_stand_side_by_side(tmp_path: Path) -> None:
+    for game, places in (("Freeway", 0.914), ("Frogger", 0.803)):
+        row = {"game": game, "policy": "random", "successes": 0, "failures": 5000}
+        stored(
+            tmp_path, f"image_evidence-{game}", {"rows": [row | {"pixels": 0.1, "coin flips": 0.2, "places": places}]}
+        )
+    assert blocks_of(tmp_path)["table: image evidence"]().text.splitlines()[2:4] == [
+        "| Freeway | random | 0, 5,000 | 0.10 | 0.20 | 0.91 |",
+        "| Frogger | random | 0, 5,000 | 0.10 | 0.20 | 0.80 |",
+    ]
+
+
 def test_attacks_are_added_up_over_agents_and_pairs(tmp_path: Path) -> None:
     def count(times: int, equal: int, **more: int) -> dict[str, int]:
         return {"kills": times, "pairs": times, "runs": 2, "equal": equal, "partial_files_left": 0, **more}
@@ -49,7 +61,7 @@ def test_attacks_are_added_up_over_agents_and_pairs(tmp_path: Path) -> None:
     stored(tmp_path, "reliability-signals-2-cores", {"pairs": pairs, **nothing})
     rows = blocks_of(tmp_path)["table: attacks"]().text.splitlines()[2:5]
     assert rows == [
-        "| SIGKILL at random moments: TD3 30, PPO 20 | 50 | 3 of 4 | 0 | 0 | 0 |",
-        "| SIGKILL at an event of the file system | 100 | 99 of 100 | 1 | 2 | 3 |",
-        "| two signals while a checkpoint is written | 11 | 10 of 11 | 0 | 0 | 0 |",
+        "| SIGKILL at random moments: TD3 30, PPO 20 | 50 | 3 of 4 | 0 | 0 | 0 | abc1234 |",
+        "| SIGKILL at an event of the file system | 100 | 99 of 100 | 1 | 2 | 3 | abc1234 |",
+        "| two signals while a checkpoint is written | 11 | 10 of 11 | 0 | 0 | 0 | abc1234 |",
     ]

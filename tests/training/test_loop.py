@@ -10,6 +10,9 @@ from sasr.agents import PpoConfig, Sac, SacConfig, SacDiscreteConfig, Td3Config
 from sasr.envs.population import Population
 from sasr.training import Loop, OffPolicy, TrainConfig, Trainer
 
+from .runs import config_of, shaped
+from .runs import run as run_whole
+
 TINY = SacConfig(hidden=(16, 16), burn_in=40, batch_size=16)
 
 
@@ -62,6 +65,27 @@ def test_one_update_for_each_step_after_the_burn_in() -> None:
     assert loop.steps == 100
     assert loop.agent.updates == 60
     assert len(loop.replay) == 100
+
+
+@pytest.mark.parametrize("environments", [1, 3, 8])
+def test_updates_may_come_every_few_steps(environments: int) -> None:
+    settings = SacDiscreteConfig(hidden=(8,), burn_in=32, batch_size=16, update_every=4)
+    config = config_of(
+        task="CartPole-v1", agent="sac_discrete", agent_config=settings, environments=environments, eval_every=0
+    )
+    _, trainer = run_whole(config)
+    first = -(-32 // environments) * environments  # all environments finish the burn-in
+    assert trainer.learner.agent.updates == trainer.loop.steps // 4 - first // 4
+
+
+def test_on_images_a_shaper_of_weight_zero_is_the_plain_agent_bit_for_bit() -> None:
+    settings = SacDiscreteConfig(features=4, burn_in=30, batch_size=16, update_every=4)
+    images: dict[str, Any] = {"task": "Pictures-v0", "agent": "sac_discrete", "agent_config": settings, "steps": 60}
+    _, plain = run_whole(config_of(**images, shaper="none", eval_every=0))
+    _, zero = run_whole(config_of(**images, **shaped("auto", reward_weight=0.0), eval_every=0))
+    assert zero.learner.shaper is not None
+    theirs = zero.learner.agent.state_dict()
+    assert all(torch.equal(entry, theirs[name]) for name, entry in plain.learner.agent.state_dict().items())
 
 
 def test_a_shaper_of_weight_zero_is_plain_sac_bit_for_bit() -> None:

@@ -35,7 +35,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "images": {
         "task": "Pictures-v0",
         "agent": "sac_discrete",
-        "agent_config": SacDiscreteConfig(features=4, burn_in=30, batch_size=16),
+        "agent_config": SacDiscreteConfig(features=4, burn_in=30, batch_size=16, update_every=4),
         **shaped("auto"),
     },
     "ppo": {

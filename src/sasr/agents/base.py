@@ -150,7 +150,7 @@ def check_settings(config: Any) -> None:
         value = getattr(config, field.name)
         if (field.name.endswith("_lr") or "noise" in field.name) and not value >= 0.0:
             raise ValueError(f"{field.name}={value} must not be negative; the usual one is {field.default}")
-        if field.name in ("policy_frequency", "batch_size", "n_step", "features") and value < 1:
+        if field.name in ("policy_frequency", "batch_size", "update_every", "n_step", "features") and value < 1:
             raise ValueError(f"{field.name}={value} must be at least 1")
         if field.name == "n_step" and value > MOST_N_STEP:
             raise ValueError(f"n_step={value} must be at most {MOST_N_STEP:,}; the usual ones are 1 to 10")

@@ -50,7 +50,9 @@ class SacDiscreteConfig:
     tau: float = 0.005
     """Share of the critics that moves into the target critics at each update, in (0, 1]."""
     batch_size: int = 256
-    """Transitions of each seed in an update."""
+    """Transitions of each seed in an update; 64 is usual on images."""
+    update_every: int = 1
+    """Steps of each seed from one update to the next; 4 is usual on games."""
     burn_in: int = 5_000
     """Steps of each seed with uniformly random actions before the first update."""
 

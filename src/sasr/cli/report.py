@@ -22,6 +22,7 @@ from sasr.report.read import Collection, References, StatesOfRun, collect, joine
 from sasr.report.store import slug
 from sasr.report.summary import Summary, summarise
 from sasr.report.tables import report_tables
+from sasr.settings import check_seed
 from sasr.terminal import Terminal
 
 
@@ -46,6 +47,7 @@ def report(
         seed: Of the bootstrap intervals: the same seed, the same intervals.
         open: Show the page in the browser.
     """
+    check_seed(seed)
     path = out or folder / "report.html"
     if folder.is_dir() or out:  # otherwise the mistake is in the folder, and nothing is to be made there
         check_writable(path.parent)

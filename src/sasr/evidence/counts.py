@@ -12,13 +12,15 @@ the paper's "without RFF".
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from sasr.evidence.features import Features
+from sasr.evidence.features import Features, StateNormaliser
 from sasr.experience.retained import OUTCOMES
+from sasr.experience.types import Batch
 
 EstimatorName = Literal["linear", "squared", "exact"]
 CHUNK = 4096
@@ -31,6 +33,8 @@ class Counts(nn.Module, ABC):
     """Kernel sums over the states of P seeds, kept apart by outcome (the last axis: success, failure)."""
 
     size: Tensor  # (P, 2) int64, how many states each sum is over
+    capturable = True
+    """Whether `raw` and `learn` are tensor work of fixed shapes, which a CUDA graph can capture."""
 
     def __init__(self, members: int, device: torch.device | None = None) -> None:
         super().__init__()
@@ -44,6 +48,14 @@ class Counts(nn.Module, ABC):
     @abstractmethod
     def raw(self, states: Tensor) -> Tensor:
         """Estimates (P, B, 2) for states (P, B, k); a linear one can fall below 0."""
+
+    def renew(self, member: int, bandwidth: Callable[[], float]) -> None:
+        """Renew how one seed's states are compared, before all of them are counted anew."""
+        self.h[member] = bandwidth()
+
+    def learn(self, batch: Batch, normaliser: StateNormaliser) -> dict[str, Tensor]:
+        """Train what compares states, where that is learned; figures (P,)."""
+        return {}
 
     def add(self, member: int, outcome: int, states: Tensor) -> None:
         """Count one seed's states (n, k) towards an outcome."""

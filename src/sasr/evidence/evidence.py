@@ -11,7 +11,6 @@ from sasr.evidence.bandwidth import Bandwidth, LinearSchedule, choose_bandwidth
 from sasr.evidence.counts import CHUNK, Counts
 from sasr.evidence.features import StateNormaliser
 from sasr.evidence.kernels import Kernel
-from sasr.evidence.places import PlaceCounts
 from sasr.experience.retained import FAILURE, OUTCOMES, SUCCESS, Retained
 from sasr.experience.types import sent
 
@@ -82,15 +81,15 @@ class Evidence(nn.Module):
         self.estimator.add(member, outcome, mapped)
 
     def rebuild(self, member: int) -> None:
-        """Renew one seed's standardisation and bandwidth, or attention, and sum its retained states anew."""
+        """Renew one seed's standardisation and bandwidth and sum its retained states anew."""
         self.normaliser.freeze(member)
         kept = [sent(self.store.select(member, outcome), self.h.device) for outcome in OUTCOMES]
-        if isinstance(self.estimator, PlaceCounts):
-            self.estimator.freeze(member)
-        else:
+
+        def bandwidth() -> float:
             mapped = self.normaliser.of_member(member, torch.cat(kept))
-            observed = float(self.normaliser.count[member])
-            self.h[member] = choose_bandwidth(self.bandwidth, mapped, self.kernel, observed)
+            return choose_bandwidth(self.bandwidth, mapped, self.kernel, float(self.normaliser.count[member]))
+
+        self.estimator.renew(member, bandwidth)
         self.estimator.clear(member)
         for outcome in OUTCOMES:
             for states in torch.split(kept[outcome], CHUNK):  # images take much more memory standardised than as bytes
@@ -104,18 +103,6 @@ class Evidence(nn.Module):
             if abs(wanted / float(self.h[member]) - 1.0) > SCHEDULE_STEP:
                 return True
         return int(self.until_rebuild[member]) <= 0
-
-    def learn(self, obs: Tensor, action: Tensor, next_obs: Tensor) -> Tensor | None:
-        """Train what maps images, (P,) how wrong it was; None where nothing is learned.
-
-        Args:
-            obs: States (P, B, k), as raw as they came.
-            action: Actions (P, B, …).
-            next_obs: The states one step later.
-        """
-        if not isinstance(self.estimator, PlaceCounts):
-            return None
-        return self.estimator.features.learn(self.normaliser(obs), action, self.normaliser(next_obs))
 
     # -------------------------------------------------- from sums to counts
 

@@ -14,6 +14,7 @@ class ExactCounts(Counts):
     """Σⱼ K(s − sⱼ) over every stored state, chunk by chunk: O(D) for each query."""
 
     bandwidth: Tensor  # (P,)
+    capturable = False  # it reads as many states as there are
 
     def __init__(self, kernel: Kernel, k: int, members: int = 1, device: torch.device | None = None) -> None:
         super().__init__(members, device)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import gymnasium as gym
 import torch
@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, cross_entropy, mse_loss, pad
 
 from sasr.evidence.counts import LinearCounts
-from sasr.evidence.features import Features
+from sasr.evidence.features import Features, StateNormaliser
 from sasr.experience.flatten import action_width, flatten_actions
+from sasr.experience.types import Batch
 from sasr.networks.adam import Adam
 from sasr.networks.convolution import PopulationConv
 from sasr.networks.encoder import picture_axes
@@ -169,9 +170,16 @@ class PlaceCounts(LinearCounts):
 
     features: PlaceFeatures
 
-    def freeze(self, member: int) -> None:
-        """Renew how this seed's frames are mapped, while nothing is counted."""
+    capturable = False  # not tried in a CUDA graph yet
+
+    def renew(self, member: int, bandwidth: Callable[[], float]) -> None:
+        """Map one seed's frames by the attention as it is now; there is no width to choose."""
         self.features.freeze(member)
+
+    def learn(self, batch: Batch, normaliser: StateNormaliser) -> dict[str, Tensor]:
+        """One update of the attention; how wrong the actions were, (P,)."""
+        before, after = normaliser(batch.obs.flatten(2)), normaliser(batch.next_obs.flatten(2))
+        return {"action_loss": self.features.learn(before, batch.action, after)}
 
 
 def _convolve(layer: PopulationConv, member: int, x: Tensor, *, margin: int = 0) -> Tensor:

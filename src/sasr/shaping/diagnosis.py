@@ -19,6 +19,7 @@ from sasr.experience.flatten import state_width
 from sasr.experience.random_rollout import RandomRollout, random_rollout
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.types import Batch, Host
+from sasr.shaping.assembly import counts_places
 from sasr.shaping.outcomes import explained, outcomes
 from sasr.shaping.presets import PRESETS, SasrConfig
 from sasr.shaping.reward_watch import SuccessWatch, no_success
@@ -99,6 +100,8 @@ def diagnose(
         rollout = states
     elif not isinstance(states, np.ndarray | Tensor | list):
         rollout = visited(states, steps, seed=seed, info=info)
+    if rollout is not None and counts_places((shaper or SASR()).config, spaces_of(rollout)):
+        raise ValueError("on these images places are counted, which have to be learned first: use sasr.diagnose_images")
     data = torch.as_tensor(np.asarray(states if rollout is None else rollout.states)).flatten(1).float()
     if len(data) < 60:
         raise ValueError(f"{len(data)} states are too few to evaluate a kernel; give at least 60, better 6,000")
@@ -146,6 +149,11 @@ def visited(
         return random_rollout(env, steps, seed=seed, info=info, progress=progress)
     finally:
         close_environment(env)
+
+
+def spaces_of(rollout: RandomRollout, seed: int = 0) -> Host:
+    """A host of one seed with the spaces of what was seen."""
+    return Host(observation_space=rollout.observation_space, action_space=rollout.action_space, seeds=(seed,))
 
 
 def suggest(

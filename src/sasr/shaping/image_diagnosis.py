@@ -14,11 +14,12 @@ from torch import Tensor
 
 from sasr.evidence.places import ROWS, PlaceCounts
 from sasr.experience.random_rollout import RandomRollout
-from sasr.experience.types import Batch, Host
+from sasr.experience.types import Batch
 from sasr.shaping.assembly import counts_places
-from sasr.shaping.diagnosis import MIN_RANK_CORRELATION, rank_correlation
+from sasr.shaping.diagnosis import MIN_RANK_CORRELATION, rank_correlation, spaces_of, visited
 from sasr.shaping.outcomes import explained, outcomes
 from sasr.shaping.sasr import SASR
+from sasr.tasks.environment import TaskLike
 
 UPDATES = 600
 """Of the attention; a run makes thousands."""
@@ -55,27 +56,33 @@ class ImageDiagnosis:
 
 def diagnoses_images(rollout: RandomRollout, shaper: SASR) -> bool:
     """Whether `diagnose_images` is for these states and settings, and not `diagnose`."""
-    return counts_places(shaper.config, _host(rollout, 0))
+    return counts_places(shaper.config, spaces_of(rollout))
 
 
 @torch.no_grad()
 def diagnose_images(
-    rollout: RandomRollout,
+    rollout: RandomRollout | TaskLike,
     shaper: SASR | None = None,
     *,
     seed: int = 0,
+    steps: int = 6000,
     updates: int = UPDATES,
     progress: Callable[[int], None] | None = None,
 ) -> ImageDiagnosis:
     """Train the attention on a rollout, count its first five sixths, and compare the counts of the rest with the truth.
 
     Args:
-        rollout: Of a task whose observations are images.
+        rollout: Of a task whose observations are images; or that task, on which a random policy acts.
         shaper: Its settings are judged; it is not touched itself.
-        seed: Of the networks and the batches.
+        seed: Of the networks and the batches, and of what is acted here.
+        steps: How long to act where a task is given.
         updates: How many; thousands in a run.
         progress: Told the number of updates done now and then.
     """
+    if not isinstance(rollout, RandomRollout):
+        rollout = visited(rollout, steps, seed=seed)
+    if not diagnoses_images(rollout, shaper or SASR()):
+        raise ValueError("no places in images are counted under these spaces and settings: use sasr.diagnose")
     images = torch.from_numpy(rollout.states)
     if len(images) < 60:
         raise ValueError(f"{len(images)} images are too few to judge counts; give at least 60, better 6,000")
@@ -89,7 +96,7 @@ def diagnose_images(
         "storage": "own",
     }
     counted = SASR(config=dataclasses.replace(config, **settings))
-    counted.bind(_host(rollout, seed))
+    counted.bind(spaces_of(rollout, seed))
     for part in torch.split(stored, PART):
         counted.add_trajectory(part, success=False)
     counted.evidence.rebuild(0)
@@ -110,10 +117,6 @@ def diagnose_images(
         explained=found,
         reason=_reason(visits, found),
     )
-
-
-def _host(rollout: RandomRollout, seed: int) -> Host:
-    return Host(observation_space=rollout.observation_space, action_space=rollout.action_space, seeds=(seed,))
 
 
 def _train(

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from sasr.evidence.flagged import FlaggedEvidence, check_slots
 from sasr.evidence.on_device import EvidenceInBlocks
-from sasr.evidence.places import PlaceCounts
 from sasr.experience.flatten import action_width, state_dtype
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.retention import RETENTION
@@ -42,7 +41,6 @@ class SASR(Shaper):
         refuse_removed(overrides)
         self.config = dataclasses.replace(config, **overrides) if config else preset_config(preset, **overrides)
         self.truncation_is_terminal = self.config.truncation_is_terminal
-        self.capturable = self.config.estimator != "exact"  # exact counts read as many states as there are
         self.flagged = self.config.storage == "flags"
 
     def make(self, host: Host) -> None:
@@ -59,8 +57,7 @@ class SASR(Shaper):
             states_of=self._states,
             count_block=self._count_block,
         )
-        if isinstance(self.evidence.estimator, PlaceCounts):
-            self.capturable = False  # not tried in a CUDA graph yet
+        self.capturable = self.evidence.estimator.capturable
         item_shape: tuple[int, ...] = (self.width,)
         if self.flagged:  # slots of the replay buffer stand for states
             item_shape, dtype = (), torch.int64
@@ -189,10 +186,7 @@ class SASR(Shaper):
         }
         if self.reward_runs is not None:
             figures["reward_lasts"] = self.reward_runs.lasting.clone()
-        loss = self.evidence.learn(batch.obs.flatten(2), batch.action, batch.next_obs.flatten(2))
-        if loss is not None:
-            figures["action_loss"] = loss
-        return figures
+        return figures | self.evidence.estimator.learn(batch, self.evidence.normaliser)
 
     @torch.no_grad()
     def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
@@ -238,13 +232,22 @@ class SASR(Shaper):
 
     def check(self, step: Transition) -> None:
         """Raise a ValueError that names the entry if a step can't be counted; changes nothing."""
+        self._check_images(step.obs)
         super().check(step)
         if self.flagged:
             check_slots(step, self.segmenter.length, self.bound)
 
     def _batch_states(self, batch: Batch) -> Tensor:
+        self._check_images(batch.obs)
         self.check_batch(batch)
         return self._states(batch.obs, batch.action)
+
+    def _check_images(self, obs: Tensor) -> None:
+        """Raise a ValueError for images of another size, or whose channels stand elsewhere; flat ones are taken."""
+        expected = tuple(self.bound.observation_space.shape or ())
+        found = tuple(obs.shape[2:])
+        if len(expected) > 1 and len(found) > 1 and found != expected:
+            raise ValueError(f"obs has images of shape {found}, but this shaper was bound to images of {expected}")
 
     def _states(self, obs: Tensor, action: Tensor) -> Tensor:
         """Inputs of the kernel, (P, n, k): states, or states with actions."""

@@ -26,6 +26,8 @@ class Learner(ABC):
 
     burn_in: int = 0
     """Steps of each seed with random actions before the first update."""
+    update_every: int = 1
+    """Steps of each seed from one update to the next."""
     agent: Any
     experience: CheckedModule
     """The stored steps: a replay buffer or rollouts."""

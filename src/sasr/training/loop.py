@@ -51,12 +51,14 @@ class Loop:
         """What it has to say, until whoever runs the loop has passed it on."""
 
     def turn(self) -> list[Episode]:
-        """One step of every environment, as many updates as a seed took steps; the episodes that ended."""
+        """One step of every environment, the updates that are due with it; the episodes that ended."""
         obs = torch.from_numpy(self.obs)
         if self.steps < self.learner.burn_in:
             action, updates = self.learner.act_randomly(), 0
         else:
-            action, updates = self.learner.act(obs), self.population.environments
+            # By the steps so far, so that a resumed run updates when an uninterrupted one does.
+            every, after = self.learner.update_every, self.steps + self.population.environments
+            action, updates = self.learner.act(obs), after // every - self.steps // every
         self.population.send(action.numpy())
         self.figures |= self.learner.learn(updates)
         step = self.population.receive()

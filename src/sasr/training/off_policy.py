@@ -40,6 +40,7 @@ class OffPolicy(Learner):
         """
         super().__init__(host, agent, shaper)
         self.burn_in, self.batch_size = agent.config.burn_in, agent.config.batch_size
+        self.update_every = getattr(agent.config, "update_every", 1)
         for name, steps in (("burn_in", self.burn_in), ("capacity", capacity)):
             if steps < self.batch_size:
                 raise ValueError(
