@@ -119,7 +119,7 @@ def no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "train": ("start", "Run"),
         "evaluate": ("load_policy",),
         "export": ("export_run", "check_hub"),
-        "compare": ("for_each_kind",),
+        "compare": ("once_per_class",),
         "report": ("collect",),
         "doctor": ("visited",),
         "tune": ("complete",),
