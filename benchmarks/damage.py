@@ -32,7 +32,7 @@ from benchmarks.caught import Outcome, call, in_a_fork, inside, nothing_left, si
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
-from sasr.final_evaluation import evaluate_policy, write_judgement
+from sasr.final_evaluation import evaluate_policy, write_evaluation
 
 SECRET = "a line of a file that is nobody else's business"
 STEPS, STOPPED = 432, 420
@@ -92,7 +92,7 @@ def made(place: Path, agent: Any, shaper: Any) -> Path:
     facts = json.loads((run.folder / "config.json").read_bytes())
     facts["config"] |= {"steps": STEPS, "eval_every": 0}
     (run.folder / "config.json").write_text(json.dumps(facts))
-    write_judgement(run.policy(), evaluate_policy(run.policy(), episodes=2, workers=0), seed=0, deterministic=True)
+    write_evaluation(run.policy(), evaluate_policy(run.policy(), episodes=2, workers=0), seed=0, deterministic=True)
     (run.folder / "video-seed-0.mp4").write_bytes(os.urandom(5_000))
     return run.folder
 

@@ -36,7 +36,7 @@ from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
 from sasr.agents.td3 import Td3Config
-from sasr.api import Run, clear_up, go_on, start
+from sasr.api import Run, clean_up, continue_run, start
 from sasr.files import leftovers
 from sasr.logs.metrics import HISTORY, read_metrics
 from sasr.shaping.presets import preset_config
@@ -126,9 +126,9 @@ def live(folder: Path, config: TrainConfig) -> None:
     if not (folder / "config.json").exists():
         start(config, out=folder)
     elif Run(folder).finished:
-        clear_up(Run(folder))
+        clean_up(Run(folder))
     else:
-        go_on(Run(folder), start_over=newest(folder / CHECKPOINTS) is None)
+        continue_run(Run(folder), start_over=newest(folder / CHECKPOINTS) is None)
 
 
 def begin_life(folder: Path, config: TrainConfig, prepare: Callable[[], None] = lambda: None) -> int:

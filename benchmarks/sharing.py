@@ -1,4 +1,4 @@
-"""Cells that share a machine: seed-steps a second of one population, of a larger one, and of several processes at once.
+"""Runs that share a machine: seed-steps a second of one population, of a larger one, and of several processes at once.
 
 python -m benchmarks.sharing --task MountainCar --device cuda --label h200
 python -m benchmarks.sharing --task AntStand --processes --larger --split 1 2 --seeds 4 --label split-2-cores

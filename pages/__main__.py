@@ -42,8 +42,8 @@ def main(settings: Settings) -> None:
             **benchmarks.blocks_of(ROOT / "benchmarks" / "results"),
         }
         if settings.check:
-            found = differences(markdown_files(), blocks)
-            sys.exit("\n".join([*found, "run `make results`"]) if found else 0)
+            lines = differences(markdown_files(), blocks)
+            sys.exit("\n".join([*lines, "run `make results`"]) if lines else 0)
         changed = begin_pages(store, blocks, ROOT / "docs" / "results")
         changed += write_pages(markdown_files(), blocks, redraw=settings.redraw)
         unused = not_shown(markdown_files(), blocks)

@@ -137,7 +137,7 @@ def write_analysis(analysis: Analysis, path: str | Path) -> Path:
     """Write a file, whole or not at all; one that is too large for a repository is refused."""
     place = Path(path)
     check_writable(place.parent)
-    form = next(name for name, kind in _FORMS.items() if isinstance(analysis, kind))
+    form = next(name for name, form_class in _FORMS.items() if isinstance(analysis, form_class))
     data = {field.name: _plain(getattr(analysis, field.name)) for field in fields(analysis)}
     text = json.dumps({"kind": KIND, "version": VERSION, "form": form, **data}, separators=(",", ":"), allow_nan=False)
     if len(text) > MAX_BYTES:
@@ -147,46 +147,46 @@ def write_analysis(analysis: Analysis, path: str | Path) -> Path:
 
 
 def read_analysis(path: str | Path) -> Analysis:
-    """A file; whatever is wrong with it is said with its name."""
+    """Read a file; an error names it."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.pop("kind", None) != KIND:
-            raise ValueError("this is no analysis of a run")
+            raise ValueError("this is not an analysis of a run")
         version, form = data.pop("version", None), data.pop("form", None)
         if version != VERSION or form not in _FORMS:
             raise ValueError(
                 f"version {version!r}, form {form!r}: this sasr reads version {VERSION} of visits and along"
             )
-        kind = _FORMS[form]
+        form_class = _FORMS[form]
         arrays = {"x": np.float64, "y": np.float64, "rate": np.float64, "counts": np.int64}
         parts: dict[str, Any] = {name: tuple(part) if isinstance(part, list) else part for name, part in data.items()}
         for name in arrays.keys() & data.keys():
             parts[name] = np.array(data[name], arrays[name])
-        return _checked(kind(**parts))
+        return _checked(form_class(**parts))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
 def read_analyses(folder: str | Path) -> tuple[dict[str, Analysis], list[Problem]]:
     """Every analysis in a folder by its file's stem; files that cannot be read are named with the folder."""
-    found: dict[str, Analysis] = {}
+    analyses: dict[str, Analysis] = {}
     problems = []
     for path in sorted(Path(folder).glob("*.json")):
         try:
-            found[path.stem] = read_analysis(path)
+            analyses[path.stem] = read_analysis(path)
         except ValueError as error:
             problems.append(Problem(f"{path.parent.name}/{path.name}", str(error).removeprefix(f"{path}: ")))
-    return found, problems
+    return analyses, problems
 
 
-def _checked(found: Analysis) -> Analysis:
-    periods = len(found.stages) if isinstance(found, Along) else len(found.steps) - 1
-    expected = (periods, len(found.y) - 1, len(found.x) - 1)
-    if found.counts.shape != expected:
-        raise ValueError(f"counts of shape {found.counts.shape} where its periods and bins ask for {expected}")
-    if isinstance(found, Along) and found.rate.shape != (periods, len(found.x) - 1):
-        raise ValueError(f"rates of shape {found.rate.shape} for {periods} stages of {len(found.x) - 1} bins")
-    return found
+def _checked(analysis: Analysis) -> Analysis:
+    periods = len(analysis.stages) if isinstance(analysis, Along) else len(analysis.steps) - 1
+    expected = (periods, len(analysis.y) - 1, len(analysis.x) - 1)
+    if analysis.counts.shape != expected:
+        raise ValueError(f"counts of shape {analysis.counts.shape} but its periods and bins need {expected}")
+    if isinstance(analysis, Along) and analysis.rate.shape != (periods, len(analysis.x) - 1):
+        raise ValueError(f"rates of shape {analysis.rate.shape} for {periods} stages of {len(analysis.x) - 1} bins")
+    return analysis
 
 
 def _plain(value: Any) -> Any:

@@ -20,7 +20,7 @@ from sasr.experiments.plan_file import read_suite, suites
 from sasr.report.read import Collection, Reference
 from sasr.report.seeds import SeedResult
 from sasr.report.store import Result, slug
-from sasr.report.summary import cells_of, summarise
+from sasr.report.summary import statistics_of, summarise
 from sasr.report.tables import Entry, Table, area_entry, cost_table, digits_for, final_entry, table_by_task
 from sasr.tasks.catalogue import BY_NAME
 
@@ -60,7 +60,7 @@ def rows_by_task(store: Store) -> dict[str, list[Row]]:
     tasks = sorted(store.main.tasks, key=lambda task: (order.get(task, len(order)), task))
     rows = {}
     for task in tasks:
-        results = [result for name in store.main.methods if (result := store.main.cell(task, name))]
+        results = [result for name in store.main.methods if (result := store.main.result(task, name))]
         rows[task] = rows_of(
             results,
             base=BASE,
@@ -200,12 +200,12 @@ def _plan(store: Store, name: str) -> Makers:
     order = list(methods_of(plan))
     names = order + [method for method in group.methods if method not in order]
     both = Collection([*group.results, *(result for result in store.main.results if result.method in order)])
-    planned = dict.fromkeys(cell.task for cell in plan.cells)
+    planned = dict.fromkeys(run.task for run in plan.runs)
     tasks = [task for task in planned if task in group.tasks]
     tasks += [task for task in group.tasks if task not in tasks]
     blocks: Makers = {}
     for task in tasks:
-        results = {method: result for method in names if (result := both.cell(task, method))}
+        results = {method: result for method in names if (result := both.result(task, method))}
         lot = rows_of(list(results.values()), base=order[0])
         blocks[f"table: {name} {task}"] = partial(_method_block, lot, order[0])
         blocks[f"sources: {name} {task}"] = partial(_sources, list(results.values()))
@@ -248,7 +248,7 @@ def _with_shared_runs(groups: Mapping[str, Collection]) -> dict[str, Collection]
 def _run_elsewhere(name: str, groups: Mapping[str, Collection]) -> list[Result]:
     first = next(iter(_suite(name).values()))
     here = groups[name]
-    lacking = {(result.task, result.steps) for result in here.results if not here.cell(result.task, first.name)}
+    lacking = {(result.task, result.steps) for result in here.results if not here.result(result.task, first.name)}
     taken: dict[str, Result] = {}
     for other, group in groups.items():
         same = [method.name for method in _suite(other).values() if method.content() == first.content()]
@@ -264,7 +264,7 @@ def _ablation(store: Store, name: str, group: Collection) -> Makers:
     methods = _suite(name)
     order = [method for method in methods if method in group.methods]
     order += [method for method in group.methods if method not in methods]
-    cells = cells_of(group)
+    cells = statistics_of(group)
     final = table_by_task("Final return, mean ± standard error", group.tasks, order, cells, final_entry)
     title = "Area under the learning curve, mean ± standard error"
     area = table_by_task(title, group.tasks, order, cells, area_entry)
@@ -281,7 +281,7 @@ def _ablation_picture(
 ) -> Block:
     panels = {}
     for task in group.tasks:
-        curves = _curves({method: result for method in order if (result := group.cell(task, method))})
+        curves = _curves({method: result for method in order if (result := group.result(task, method))})
         if curves:
             panels[task] = curves
     reference = {task: _authors_variants(store.reference.get(task, {}), methods) for task in panels}
@@ -291,14 +291,14 @@ def _ablation_picture(
 
 
 def _authors_variants(curves: Mapping[str, Reference], methods: Mapping[str, Method]) -> dict[str, Reference]:
-    """The authors' curves by our names: a variant's own, or that of sasr where nothing is varied."""
-    found = {}
+    """The authors' curves by our names: of a variant, or of sasr for the method without changes."""
+    by_name = {}
     for name, method in methods.items():
         unchanged = method.shaper == "sasr" and not method.shaper_settings
         theirs = name if name in curves else "sasr"
         if theirs in curves and (name in curves or unchanged):
-            found[name] = curves[theirs]
-    return found
+            by_name[name] = curves[theirs]
+    return by_name
 
 
 def _with_paper(final: Table, paper: Mapping[str, Any]) -> Table:

@@ -11,7 +11,7 @@ from pages.rows import BASE, DEFAULT, Row, chance, interval
 from sasr.report import stats
 from sasr.report.read import Collection
 from sasr.report.stats import Estimate
-from sasr.report.summary import cells_of
+from sasr.report.summary import statistics_of
 from sasr.report.tables import Entry, Table
 from sasr.shaping.presets import PRESETS
 from sasr.tasks.catalogue import BY_NAME
@@ -49,22 +49,22 @@ class Duel(NamedTuple):
 
 def duels(rows: Rows, ours: str, theirs: str) -> dict[str, Duel]:
     """A method against another on every task that both were run on, and over those of the catalogue."""
-    found: dict[str, Duel] = {}
+    duels: dict[str, Duel] = {}
     areas = []
     for task, lot in rows.items():
         results = {row.method: row.result for row in lot if row.method in (ours, theirs)}
         if len(results) < 2:
             continue
-        cells = cells_of(Collection([results[ours], results[theirs]]))
+        cells = statistics_of(Collection([results[ours], results[theirs]]))
         one, other = (cells[task, method].areas for method in (ours, theirs))
         steps = min(result.steps for result in results.values())
-        found[task] = Duel(steps, (_mean(one), _mean(other)), chance([one], [other]))
+        duels[task] = Duel(steps, (_mean(one), _mean(other)), chance([one], [other]))
         if len(one) and len(other) and task in BY_NAME:
             areas.append((one, other))
     if len(areas) > 1:
         together = chance([one for one, _ in areas], [other for _, other in areas])
-        found[ALL] = Duel(0, (_NONE, _NONE), together)
-    return found
+        duels[ALL] = Duel(0, (_NONE, _NONE), together)
+    return duels
 
 
 def guard_table(rows: Rows) -> Table:

@@ -14,7 +14,7 @@ from sasr.report import stats
 from sasr.report.read import Collection, Reference, family, reference_of
 from sasr.report.stats import Estimate
 from sasr.report.store import Result
-from sasr.report.summary import NOTHING, Cell, cells_of
+from sasr.report.summary import NOTHING, Statistics, statistics_of
 from sasr.report.tables import Entry, Table, digits_for
 
 FINAL, TRAINED, AUTHORS = "final, mean ± s.e.", "in training, last tenth", "authors' curve there"
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     """Figures of a method on a task; NaN where there is nothing to take them from."""
 
     method: str
-    cell: Cell
+    cell: Statistics
     area: Estimate
     """Mean over seeds of the curves' mean height, with its bootstrap interval."""
     reach: Estimate
@@ -69,7 +69,7 @@ def rows_of(
         curves: The authors' curves by method.
         paper: The paper's Table 1 by method.
     """
-    cells = cells_of(Collection(list(results)), until=_area_until(results, base))
+    cells = statistics_of(Collection(list(results)), until=_area_until(results, base))
     by_method = {result.method: cells[result.task, result.method] for result in results}
     sizes = [0.0]
     for cell in by_method.values():
@@ -142,14 +142,14 @@ def best_mean(rows: Sequence[Row]) -> float:
     return max((row.cell.mean for row in rows if not math.isnan(row.cell.mean)), default=math.nan)
 
 
-def marks(cell: Cell) -> str:
+def marks(cell: Statistics) -> str:
     """* for what is incomplete, † for SASR with whole episodes, ‡ for what goes without seeds that gave NaN."""
     applies = {"*": bool(cell.result.gaps), "†": _whole_episodes(cell.result), "‡": cell.failed > 0}
     return "".join(mark for mark, holds in applies.items() if holds)
 
 
 def marks_explained(rows: Iterable[Row], where: str) -> tuple[str, ...]:
-    """What the marks of these rows mean, and where more is said."""
+    """The meanings of the marks of these rows."""
     used = "".join(marks(row.cell) for row in rows)
     meanings = {
         "*": f"* incomplete, {where}.",
@@ -160,7 +160,7 @@ def marks_explained(rows: Iterable[Row], where: str) -> tuple[str, ...]:
 
 
 def sources(results: Sequence[Result]) -> list[str]:
-    """What is missing or odd, then where results are from; those of which the same is to be said share a line."""
+    """What is missing or odd, then where results are from; results with the same text share a line."""
     lines = []
     remarks: dict[tuple[str, str], list[str]] = {}
     for result in results:
@@ -214,7 +214,7 @@ def median_steps(took: Sequence[float], *, seed: int = 0) -> Estimate:
     200.0
     """
     steps = np.asarray(took, np.float64)
-    # Always one of the runs' own figures: what lies between a number and infinity says nothing.
+    # Always a value of one run: there is no mean of a number and infinity.
     middle = partial(np.quantile, q=0.5, axis=-1, method="higher")
     picks = np.random.default_rng(seed).integers(len(steps), size=(stats.DRAWS, len(steps)))
     drawn = np.sort(middle(steps[picks]))
@@ -269,14 +269,14 @@ def _area_until(results: Sequence[Result], base: str) -> int | None:
     return min([half, *(result.steps for result in results if result.method in (base, DEFAULT))])
 
 
-def _better_area(ours: Cell, theirs: Cell) -> Estimate:
+def _better_area(ours: Statistics, theirs: Statistics) -> Estimate:
     if not len(ours.areas):
-        pair = cells_of(Collection([ours.result, theirs.result]))
+        pair = statistics_of(Collection([ours.result, theirs.result]))
         ours, theirs = (pair[cell.result.task, cell.result.method] for cell in (ours, theirs))
     return chance([ours.areas], [theirs.areas])
 
 
-def _as_long(one: Cell, other: Cell) -> bool:
+def _as_long(one: Statistics, other: Statistics) -> bool:
     return one.result.steps == other.result.steps
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pages.analysis import Analysis, read_analyses
 from sasr.experiments.plan import Method, Plan, built_in_methods
 from sasr.experiments.plan_file import read_plan, suites
-from sasr.report.read import Collection, References, read_reference, told_apart
+from sasr.report.read import Collection, References, read_reference, with_unique_names
 from sasr.report.store import Problem, Reading, Result, read_results
 
 MAIN = "main"
@@ -75,7 +75,7 @@ def read_store(folder: str | Path) -> Store:
 
 def methods_of(plan: Plan) -> dict[str, Method]:
     """The methods of a plan by name, in its order."""
-    return {cell.method.name: cell.method for cell in plan.cells}
+    return {cell.method.name: cell.method for cell in plan.runs}
 
 
 def takes_apart(plan: Plan) -> bool:
@@ -101,7 +101,7 @@ def _grouped(readings: Mapping[str, Reading], plans: Mapping[str, Plan]) -> dict
         for group in groups:
             members[group] += reading.results
             origins[group] += [folder] * len(reading.results)
-    return {name: Collection(told_apart(members[name], origins[name])) for name in (MAIN, MAIN_SUITE, *apart)}
+    return {name: Collection(with_unique_names(members[name], origins[name])) for name in (MAIN, MAIN_SUITE, *apart)}
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from typing import Any
 from pages.markdown import Block, Blocks, Picture, details, digest, picture
 from pages.rows import BASE, DEFAULT, marks, marks_explained, rows_of, sources
 from pages.store import MAIN_SUITE, Store
-from sasr.experiments.plan import Cell
+from sasr.experiments.plan import GridRun
 from sasr.experiments.plan_file import read_suite
 from sasr.report import figures
 from sasr.report.read import Collection, Reference, family
 from sasr.report.seeds import SeedResult
 from sasr.report.store import Result
-from sasr.report.summary import Summary, cells_of, summarise
+from sasr.report.summary import Summary, statistics_of, summarise
 from sasr.report.tables import Entry, Table, aggregate_table, digits_for, final_entry, table_by_task
 
 _PAPERS_AGENT = (DEFAULT, "sasr-authors", BASE)
@@ -26,9 +26,9 @@ _NO_ROW = "*No row is complete yet. What is said over all tasks is said of compl
 
 @dataclass(frozen=True)
 class Table1:
-    """The cells that the suite asks for, and the results that fill them."""
+    """The runs of the suite, and the results that fill them."""
 
-    plan: Sequence[Cell]
+    plan: Sequence[GridRun]
     results: Mapping[tuple[str, str], Result]
     """By task and method; seeds that the suite asks for and that were not run are missing in them."""
     others: Sequence[Result]
@@ -37,12 +37,12 @@ class Table1:
     @property
     def steps(self) -> dict[str, int]:
         """Steps of each task, in the suite's order."""
-        return {cell.task: cell.steps for cell in self.plan}
+        return {run.task: run.steps for run in self.plan}
 
     @property
     def methods(self) -> list[str]:
         """The suite's methods in its order."""
-        return list(dict.fromkeys(cell.method.name for cell in self.plan))
+        return list(dict.fromkeys(run.method.name for run in self.plan))
 
     @property
     def complete(self) -> list[str]:
@@ -56,20 +56,20 @@ class Table1:
 
 
 def table1_of(store: Store) -> Table1:
-    """What of the suite's cells is in a store."""
-    plan = read_suite(MAIN_SUITE).cells
+    """The results of the suite that are in a store."""
+    plan = read_suite(MAIN_SUITE).runs
     results: dict[tuple[str, str], Result] = {}
-    for cell in plan:
-        result = store.groups[MAIN_SUITE].cell(cell.task, cell.method.name)
-        if result is not None and result.steps == cell.steps:
-            planned = tuple(sorted({*result.planned, *cell.seeds}))
-            results[cell.task, cell.method.name] = replace(result, planned=planned)
+    for run in plan:
+        result = store.groups[MAIN_SUITE].result(run.task, run.method.name)
+        if result is not None and result.steps == run.steps:
+            planned = tuple(sorted({*result.planned, *run.seeds}))
+            results[run.task, run.method.name] = replace(result, planned=planned)
     table1 = Table1(plan, results, ())
     names = [*table1.methods, *_PAPERS_AGENT]
     others = []
     for task in table1.steps:
         for name in names:
-            result = store.main.cell(task, name)
+            result = store.main.result(task, name)
             if result is not None and (task, name) not in results:
                 others.append(result)
     return replace(table1, others=others)
@@ -92,8 +92,8 @@ def blocks_of(store: Store) -> Blocks:
 
 def beside_paper(table1: Table1, paper: Mapping[str, Mapping[str, float]]) -> Table:
     """Our row of each task above the paper's; an incomplete row of ours is marked and not ranked."""
-    cells = cells_of(Collection(list(table1.results.values())))
-    ours = table_by_task("Final return", list(table1.steps), table1.methods, cells, final_entry)
+    statistics = statistics_of(Collection(list(table1.results.values())))
+    ours = table_by_task("Final return", list(table1.steps), table1.methods, statistics, final_entry)
     rows = []
     for row, (task, steps) in zip(ours.rows, table1.steps.items(), strict=True):
         name = row[0]._replace(value=f"{task}, {steps:,} steps")
@@ -192,7 +192,7 @@ def _aggregate_picture(table1: Table1, name: str) -> Block:
     summary = _summary(table1)
     if summary is None:
         return Block(_NO_ROW)
-    scores = [[task, method, cell.scores.tolist()] for (task, method), cell in summary.cells.items()]
+    scores = [[task, method, statistics.scores.tolist()] for (task, method), statistics in summary.statistics.items()]
     data = digest(MAIN_SUITE, name, scores)
     if name == "intervals":
         drawn = Picture(f"{MAIN_SUITE}-intervals.png", data, lambda: figures.interval_bars(summary))

@@ -41,7 +41,7 @@ def write_pages(paths: Iterable[Path], blocks: Blocks, *, redraw: bool = False) 
         blocks: What can stand between markers.
         redraw: Draw all pictures again, as after a change of how they look.
     """
-    pages = _read(paths, blocks)  # whatever is wrong is told before anything changes
+    pages = _read(paths, blocks)  # raises before anything changes
     changed = []
     for path, page in pages.items():
         for picture in page.pictures:
@@ -61,17 +61,17 @@ def write_pages(paths: Iterable[Path], blocks: Blocks, *, redraw: bool = False) 
 def differences(paths: Iterable[Path], blocks: Blocks) -> list[str]:
     """In which ways these files are not what the results give; empty where they are."""
     pages = _read(paths, blocks)
-    found = []
+    differing = []
     for path, page in pages.items():
         if path.read_text(encoding="utf-8") != page.text:
-            found.append(f"{path.name} is not what the results give")
+            differing.append(f"{path.name} is not what the results give")
         for picture in page.pictures:
             file = path.parent / picture.file
             if not file.exists():
-                found.append(f"{picture.file} is missing")
+                differing.append(f"{picture.file} is missing")
             elif png_data(file) != picture.data:
-                found.append(f"{picture.file} was drawn from other data")
-    return found + [f"{file.name} belongs to no page" for file in _stale(pages)]
+                differing.append(f"{picture.file} was drawn from other data")
+    return differing + [f"{file.name} belongs to no page" for file in _stale(pages)]
 
 
 def not_shown(paths: Iterable[Path], blocks: Blocks) -> list[str]:

@@ -182,7 +182,7 @@ def test_what_a_finished_run_was_killed_over_is_cleared_up(tmp_path: Path) -> No
     (run.folder / "checkpoints" / "000000.old").mkdir()
     (run.folder / ".curve.png.7.part").touch()
     (run.folder / "curve.png").unlink(missing_ok=True)
-    api.clear_up(run)
+    api.clean_up(run)
     assert [path.name for path in (run.folder / "checkpoints").iterdir()] == ["000001"]
     assert {path.name for path in run.folder.iterdir()} >= {"config.json", "metrics.jsonl", "curve.png"}
     assert not list(run.folder.glob(".*"))
@@ -207,7 +207,7 @@ def test_why_no_checkpoint_can_be_used_is_told_with_the_refusal(tmp_path: Path) 
 
 def test_a_run_with_a_whole_checkpoint_does_not_start_over(tmp_path: Path) -> None:
     run = train(tmp_path / "run")
-    with pytest.raises(ValueError, match="has a whole checkpoint, after 120 steps"):
+    with pytest.raises(ValueError, match="has a complete checkpoint, after 120 steps"):
         sasr.resume(run, progress=False, events=False, start_over=True)
 
 

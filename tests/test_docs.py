@@ -119,7 +119,7 @@ def no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "train": ("start", "Run"),
         "evaluate": ("load_policy",),
         "export": ("export_run", "check_hub"),
-        "compare": ("for_each_kind",),
+        "compare": ("once_per_class",),
         "report": ("collect",),
         "doctor": ("visited",),
         "tune": ("complete",),
@@ -228,11 +228,11 @@ def test_the_experiments_pages_plan_and_table_of_suites_are_true() -> None:
     page = ROOT / "docs" / "experiments.md"
     plan = blocks(page, "toml")[0]
     found = parse_plan(plan.replace("my_package:MyTask-v0", "Pendulum-v1"), where="the page")
-    assert [cell.method.name for cell in found.cells] == ["sac", "gentle", "bold"] * 2
+    assert [cell.method.name for cell in found.runs] == ["sac", "gentle", "bold"] * 2
     for name in suites():
         row = re.search(rf"\| `{name}` \|.*\| (\d+) \|", page.read_text())
         assert row is not None, f"the page has no suite {name}"
-        assert int(row.group(1)) == len(read_suite(name).cells)
+        assert int(row.group(1)) == len(read_suite(name).runs)
 
 
 # --------------------------------------------------------------- first guide

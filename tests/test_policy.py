@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import sasr
-from sasr.final_evaluation import evaluate_policy, film, rows, write_judgement
+from sasr.final_evaluation import evaluate_policy, record_video, rows, write_evaluation
 from sasr.policy import Policy
 from sasr.training import Trainer
 
@@ -58,7 +58,7 @@ def test_exploring_actions_differ_and_the_best_do_not(policy: Policy) -> None:
     [
         (np.zeros(4), 0, r"shape \(4,\), but this run's observations have \(3,\)"),
         (np.zeros((2, 2, 3)), 0, r"give one, or a stack \(n, 3\)"),
-        (np.zeros(3), 2, "member=2 is none of this run's 2"),
+        (np.zeros(3), 2, "member=2, but this run has 2 seeds"),
         (np.zeros(3), -1, "member=-1"),
     ],
 )
@@ -77,7 +77,7 @@ def test_loading_needs_no_environment(trained: sasr.Run, monkeypatch: pytest.Mon
 
 def test_a_run_without_a_checkpoint_has_no_policy(trained: sasr.Run, tmp_path: Path) -> None:
     shutil.copy(trained.folder / "config.json", tmp_path)
-    with pytest.raises(FileNotFoundError, match="no whole checkpoint yet"):
+    with pytest.raises(FileNotFoundError, match="no complete checkpoint yet"):
         sasr.load(tmp_path)
 
 
@@ -114,7 +114,7 @@ def test_the_table_and_the_file_have_means_and_standard_errors(
     assert second.ret[1] == pytest.approx(result.returns[1].std(ddof=1) / 2)
     means = result.returns.mean(1)
     assert both.ret == pytest.approx((means.mean(), abs(means[0] - means[1]) / 2))
-    written = json.loads(write_judgement(policy, result, seed=0, deterministic=True).read_text())
+    written = json.loads(write_evaluation(policy, result, seed=0, deterministic=True).read_text())
     assert written["members"][1]["returns"] == result.returns[1].tolist()
     assert written["rows"][2]["return_mean"] == pytest.approx(means.mean())
     assert (written["step"], written["episodes"]) == (450, 4)
@@ -141,7 +141,7 @@ def test_a_film_that_breaks_off_leaves_nothing(policy: Policy, monkeypatch: pyte
 
     monkeypatch.setattr(Policy, "predict", stopped)
     with pytest.raises(KeyboardInterrupt):
-        film(policy, member=0)
+        record_video(policy, index=0)
     assert sorted(policy.folder.path.iterdir()) == before
 
 
@@ -150,7 +150,7 @@ def test_a_film_shows_a_whole_episode(policy: Policy) -> None:
     pytest.importorskip("pygame")
     import imageio.v3 as imageio
 
-    made = film(policy, member=1)
+    made = record_video(policy, index=1)
     frames = list(imageio.imiter(made))
     made.unlink()  # other tests use this run, too
     assert len(frames) == 201
@@ -161,4 +161,4 @@ def test_a_film_shows_a_whole_episode(policy: Policy) -> None:
 def test_a_film_without_ffmpeg_says_what_to_install(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'pip install "sasr\[video\]"'):
-        film(policy, member=0)
+        record_video(policy, index=0)

@@ -88,7 +88,7 @@ agent = "sac"
 shaper = "sasr"
 preset = "paper"
 """ + "\n".join(lines)
-    for method in (by_flags, parse_plan(plan, where="plan").cells[0].method):
+    for method in (by_flags, parse_plan(plan, where="plan").runs[0].method):
         found = method.config("MountainCar", seeds=(0,), steps=6_000)
         assert (found.agent_config or SacConfig()) == wanted.agent_config
         assert found.sasr_config() == wanted.shaper_config

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 import sasr
 from sasr.agents import PpoConfig, Td3Config
-from sasr.final_evaluation import evaluate_policy, write_judgement
+from sasr.final_evaluation import evaluate_policy, write_evaluation
 from tests.cli.commands import run as command
 
 
@@ -58,7 +58,7 @@ def test_the_card_has_task_command_curve_and_evaluation(trained: sasr.Run, tmp_p
     copy = Path(shutil.copytree(trained.folder, tmp_path / "run"))
     (copy / "video-seed-3.mp4").write_bytes(b"film")
     policy = sasr.load(copy)
-    write_judgement(policy, evaluate_policy(policy, episodes=2, workers=0), seed=0, deterministic=True)
+    write_evaluation(policy, evaluate_policy(policy, episodes=2, workers=0), seed=0, deterministic=True)
     code_path = sasr.Run(copy).export(tmp_path / "shared")
     card = (code_path / "README.md").read_text()
     mean = json.loads((copy / "eval.json").read_text())["rows"][-1]["return_mean"]
@@ -157,7 +157,7 @@ def test_the_folder_is_uploaded_under_its_name(
 
 @pytest.mark.parametrize(
     ("flags", "message"),
-    [(("--push-to-hub", "pendulum"), "write OWNER/MODEL"), (("--private",), "--private is about the hub")],
+    [(("--push-to-hub", "pendulum"), "write OWNER/MODEL"), (("--private",), "--private needs --push-to-hub")],
 )
 def test_a_mistake_about_the_hub_comes_before_the_work(
     flags: tuple[str, ...], message: str, trained: sasr.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]

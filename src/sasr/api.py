@@ -1,4 +1,4 @@
-"""A run from one call: `train`, `resume` and `load`, and what a finished run can be asked."""
+"""Training from one call: `train`, `resume`, `load`, and `Run`, the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sasr.agents.registry import AGENTS, agent_named
 from sasr.errors import unknown_name
 from sasr.files import remove_leftovers
 from sasr.logs import plots, tensorboard, wandb
-from sasr.logs.console import ConsoleView
+from sasr.logs.console import ConsoleView, shaper_in_words
 from sasr.logs.metrics import HISTORY, Event, Kind, MetricsFile, free_place, read_metrics, recorded_steps
 from sasr.logs.plots import Curve, SuccessMap
 from sasr.logs.recorders import ClosingRecorder, Recorders
@@ -36,29 +36,31 @@ from sasr.training.trainer import Trainer
 
 
 class Run:
-    """A run in its folder, under way, stopped or finished."""
+    """A run in its folder: running, stopped or finished."""
 
     def __init__(self, folder: str | Path | RunFolder, *, task: TaskLike | None = None) -> None:
         self.task = task
-        """The task itself, where the caller gave more than a name of it."""
-        self._opened = folder if isinstance(folder, RunFolder) else RunFolder.open(folder)
-        self.folder, self.config = self._opened.path, self._opened.config
+        """The task itself, if the caller gave a function or an environment and not a name."""
+        if not isinstance(folder, RunFolder):
+            folder = RunFolder.open(folder)
+        self._run_folder = folder
+        self.folder, self.config = folder.path, folder.config
 
     @property
     def steps(self) -> int:
-        """Steps of each seed that the metrics tell of."""
+        """Steps of each seed in the metrics."""
         return max((int(event["step"]) for event in self.metrics()), default=0)
 
     @property
     def finished(self) -> bool:
-        """Whether all steps have been taken and saved: a run may be killed between the last one and its checkpoint."""
-        saved = checkpoint.newest(self._opened.checkpoints, use=checkpoint.steps_of)
+        """Whether all steps were taken and saved: a run may be killed between its last step and its checkpoint."""
+        saved = checkpoint.newest(self._run_folder.checkpoints, use=checkpoint.steps_of)
         if saved is None or saved.facts.get("evaluation_due", False):
             return False
         return checkpoint.steps_of(saved) >= self.config.steps
 
     def metrics(self, *kinds: Kind) -> list[Event]:
-        """Everything that was recorded, in order, or what is of some kinds."""
+        """All recorded events in order, or those of some kinds."""
         return read_metrics(self.folder, *kinds)
 
     def evaluation(self) -> Curve:
@@ -66,12 +68,12 @@ class Run:
         return plots.evaluation_curve(self.metrics("evaluation"), len(self.config.seeds))
 
     def policy(self, *, device: str = "cpu") -> Policy:
-        """The policy at the newest whole checkpoint."""
-        return load_policy(self._opened, device=device)
+        """The policy at the newest complete checkpoint."""
+        return load_policy(self._run_folder, device=device)
 
     def export(self, to: str | Path) -> Path:
         """Write the policy with a model card into a new folder, which `load` reads."""
-        return export_run(self._opened, to)
+        return export_run(self._run_folder, to)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
@@ -91,19 +93,19 @@ def train(
     events: bool = True,
     **settings: Any,
 ) -> Run:
-    """Train on a task, in a new folder; Ctrl-C ends the run early, with a checkpoint to `resume` from.
+    """Train on a task, in a new folder; Ctrl-C stops the run with a checkpoint, which `resume` continues.
 
     Args:
         task: A task's name, any Gymnasium id, module:function, a function that makes an environment, or an
             environment, of which copies are trained on.
-        shaper: A shaper's name, a shaper of your own, or "none" for the plain agent.
+        shaper: A shaper's name, a shaper of yours, or "none" for the plain agent.
         agent: An agent's name, or its settings, such as SacConfig(hidden=(64, 64)).
-        preset: Settings that SASR starts from.
-        seeds: How many independent runs (seeds 0, 1, …), or their seeds.
-        steps: Environment steps of each seed; None is what suits the task.
-        device: cpu, cuda, …; auto takes CUDA where there is one.
-        out: The run's folder, which must be new; None makes one under runs/.
-        progress: Show how the run goes.
+        preset: SASR's preset.
+        seeds: The number of independent runs (seeds 0, 1, …), or a list of seeds.
+        steps: Environment steps of each seed; None takes the task's default.
+        device: cpu, cuda or cuda:1; auto uses CUDA if it is available.
+        out: A new folder for the run; None makes one under runs/.
+        progress: Show the progress.
         events: Write TensorBoard events.
         settings: Any other setting of TrainConfig.
     """
@@ -112,23 +114,32 @@ def train(
         if name not in known:
             raise unknown_name("setting", name, known)
     if not isinstance(agent, str):
-        settings["agent_config"], agent = agent, _agent_of(agent)
-    own = None if isinstance(shaper, str) else shaper
+        settings["agent_config"] = agent
+        agent = _agent_name(agent)
+    shaper_object: RewardShaper | None = None
     if not isinstance(shaper, str):
-        shaper, settings["shaper_config"] = _shaper_of(shaper)
-    name = task_text(task)
+        shaper_object = shaper
+        shaper, settings["shaper_config"] = _shaper_name_and_config(shaper)
+    if isinstance(seeds, int):
+        seeds = first_seeds(seeds)
+    task_object: TaskLike | None = None
+    if not isinstance(task, str):
+        task_object = resolve(task)
+    task_name = task_text(task)
+    if steps is None:
+        steps = default_steps(task_name)
     config = TrainConfig(
-        task=name,
+        task=task_name,
         agent=agent,
         shaper=shaper,
         preset=preset,
-        seeds=first_seeds(seeds) if isinstance(seeds, int) else tuple(seeds),
-        steps=default_steps(name) if steps is None else steps,
+        seeds=tuple(seeds),
+        steps=steps,
         device=device,
         **settings,
     )
-    given = None if isinstance(task, str) else resolve(task)
-    return start(config, out=out, shaper=own, task=given, console=Terminal() if progress else None, events=events)
+    console = Terminal() if progress else None
+    return start(config, out=out, shaper=shaper_object, task=task_object, console=console, events=events)
 
 
 def resume(
@@ -141,19 +152,21 @@ def resume(
     allow_import: Sequence[str] = (),
     start_over: bool = False,
 ) -> Run:
-    """Go on with a run from its newest whole checkpoint.
+    """Continue a run from its newest complete checkpoint.
 
     Args:
         run: The run or its folder.
-        shaper: A new shaper of the kind the run was trained with, where that was your own.
-        task: The task itself, where the run was trained on a function or an environment of yours.
-        progress: Show how the run goes.
+        shaper: A new shaper of the same class, if the run was trained with a shaper of yours.
+        task: The task itself, if the run was trained on a function or an environment of yours.
+        progress: Show the progress.
         events: Write TensorBoard events.
         allow_import: Modules that the run's task may come from, though they are not installed.
-        start_over: Begin again at step 0 where no checkpoint is whole; the metrics so far are kept beside.
+        start_over: If no checkpoint is complete, start over at step 0; the old metrics are kept as metrics.1.jsonl.
     """
-    return go_on(
-        run if isinstance(run, Run) else Run(run),
+    if not isinstance(run, Run):
+        run = Run(run)
+    return continue_run(
+        run,
         shaper=shaper,
         task=task,
         console=Terminal() if progress else None,
@@ -164,11 +177,13 @@ def resume(
 
 
 def load(run: str | Path | Run, *, device: str = "cpu") -> Policy:
-    """The policy of a run at its newest whole checkpoint, or of a folder that `sasr export` wrote.
+    """The policy of a run at its newest complete checkpoint, or of a folder that `sasr export` wrote.
 
-    Needs the folder alone, and loading never runs code.
+    Only the folder is needed, and loading never runs code.
     """
-    return run.policy(device=device) if isinstance(run, Run) else load_policy(run, device=device)
+    if isinstance(run, Run):
+        return run.policy(device=device)
+    return load_policy(run, device=device)
 
 
 def start(
@@ -180,19 +195,19 @@ def start(
     console: Console | None = None,
     events: bool = True,
     track: str = "",
-    told: Mapping[str, Any] | None = None,
+    extra_facts: Mapping[str, Any] | None = None,
 ) -> Run:
-    """`train` with settings that are complete already; without a console nothing is shown.
+    """`train` from settings; without a console nothing is shown.
 
-    `task` is the task itself, where the settings have only a text for it. `track` names a service that is told what
-    happens, such as wandb. `told` goes into config.json besides: the name of the method, the command behind it all.
+    `task` is the task itself, if the settings have only a text for it. `track` names a service to log to, such as
+    wandb. `extra_facts` go into config.json, too: the name of the method, the command line of a grid.
     """
     config = complete(config, task)
     path = Path(out) if out else default_place(config)
     check_free(path)
     recorder = _recorder(path, console=console, events=events, track=track)
     with Trainer(config, folder=path, recorder=recorder, shaper=shaper, task=task) as trainer:
-        # The agent's own, because some settings are decided only beside the shaper, such as PPO's value heads.
+        # The agent's config, since some settings depend on the shaper, such as PPO's value heads.
         agent_config = getattr(getattr(trainer.learner, "agent", None), "config", config.agent_config)
         trainer.config = dataclasses.replace(config, agent_config=agent_config)
         folder = RunFolder.create(
@@ -201,12 +216,12 @@ def start(
             observation_space=trainer.population.observation_space,
             action_space=trainer.population.action_space,
             device=trainer.device,
-            told=told,
+            extra_facts=extra_facts,
         )
-        return _turn(trainer, folder, recorder, task)
+        return _train_and_draw(trainer, folder, recorder, task)
 
 
-def go_on(
+def continue_run(
     run: Run,
     *,
     shaper: RewardShaper | None = None,
@@ -217,8 +232,9 @@ def go_on(
     allow_import: Sequence[str] = (),
     start_over: bool = False,
 ) -> Run:
-    """`resume` with a console of the caller's, or none."""
-    task = run.task if task is None else task
+    """`resume`; without a console nothing is shown."""
+    if task is None:
+        task = run.task
     if task is None:
         import_of_run(run.config.task, allow_import)
     recorder = _recorder(run.folder, console=console, events=events, track=track)
@@ -226,36 +242,37 @@ def go_on(
         resumed = trainer.resume()
         if resumed and start_over:
             raise ValueError(
-                f"{run.folder} has a whole checkpoint, after {trainer.loop.steps:,} steps: resume it without "
-                "--start-over, or train anew in another folder"
+                f"{run.folder} has a complete checkpoint, after {trainer.loop.steps:,} steps: resume it without "
+                "--start-over, or train in another folder"
             )
         if not resumed:
             if not start_over:
-                _check_nothing_is_lost(run, trainer.news)
+                _check_nothing_to_lose(run, trainer.news)
             recorder.load({})
-        return _turn(trainer, run._opened, recorder, task)
+        return _train_and_draw(trainer, run._run_folder, recorder, task)
 
 
-def clear_up(run: Run) -> None:
-    """Do what a finished run had left to do, where it was killed right behind its last checkpoint."""
-    checkpoint.remove_leftovers(run._opened.checkpoints)
+def clean_up(run: Run) -> None:
+    """Complete a finished run that was killed right after its last checkpoint: remove leftovers, draw its curve."""
+    checkpoint.remove_leftovers(run._run_folder.checkpoints)
     remove_leftovers(run.folder)
     if not (run.folder / plots.CURVE).exists():
-        _draw(run._opened, warnings.warn)
+        _draw(run._run_folder, warnings.warn)
 
 
-def _check_nothing_is_lost(run: Run, problems: Sequence[str]) -> None:
+def _check_nothing_to_lose(run: Run, problems: Sequence[str]) -> None:
+    """Raise if a run without a checkpoint has metrics, which starting over would cut off."""
     steps = recorded_steps(run.folder, *HISTORY)
     if steps:
-        why = f" ({'; '.join(problems)})" if problems else ""
+        reasons = f" ({'; '.join(problems)})" if problems else ""
         raise ValueError(
-            f"{run.folder} has no whole checkpoint to go on from{why}, but metrics of {steps:,} steps; to begin again "
-            f"at step 0: sasr resume {run.folder} --start-over, which keeps them as "
+            f"{run.folder} has no complete checkpoint to continue from{reasons}, but metrics of {steps:,} steps; to "
+            f"start over at step 0: sasr resume {run.folder} --start-over, which keeps them as "
             f"{free_place(run.folder).name}"
         )
 
 
-def _turn(trainer: Trainer, folder: RunFolder, recorder: Recorders, task: TaskLike | None) -> Run:
+def _train_and_draw(trainer: Trainer, folder: RunFolder, recorder: Recorders, task: TaskLike | None) -> Run:
     try:
         trainer.run()
         _draw(folder, lambda text: recorder.notice(trainer.loop.steps, text))
@@ -265,10 +282,13 @@ def _turn(trainer: Trainer, folder: RunFolder, recorder: Recorders, task: TaskLi
 
 
 def _recorder(path: Path, *, console: Console | None, events: bool, track: str = "") -> Recorders:
-    """Metrics first: the others read them when a run goes on."""
-    view = ConsoleView(path, console=console) if console else None
-    recorders: dict[str, ClosingRecorder] = {"metrics": MetricsFile(path, warn=view.warn if view else warnings.warn)}
-    recorders[COPY] = ConfigCopy(path)
+    """The recorders of a run, metrics first: when a run is resumed, the others read them."""
+    view: ConsoleView | None = None
+    warn: Callable[[str], None] = warnings.warn
+    if console:
+        view = ConsoleView(path, console=console)
+        warn = view.warn
+    recorders: dict[str, ClosingRecorder] = {"metrics": MetricsFile(path, warn=warn), COPY: ConfigCopy(path)}
     if view:
         recorders["console"] = view
     recorders["success_map"] = SuccessMap(path)
@@ -278,16 +298,16 @@ def _recorder(path: Path, *, console: Console | None, events: bool, track: str =
     if track:
         wandb.check(track)
         recorders[track] = wandb.Wandb(path)
-    many = Recorders(recorders)
-    missing = [tensorboard.INSTALL] if events and not tensorboard.available() else []
-    missing += [] if plots.available() else [plots.INSTALL]
-    for line in missing:
-        many.notice(0, line)
-    return many
+    recorder = Recorders(recorders)
+    if events and not tensorboard.available():
+        recorder.notice(0, tensorboard.INSTALL)
+    if not plots.available():
+        recorder.notice(0, plots.INSTALL)
+    return recorder
 
 
 def _draw(folder: RunFolder, warn: Callable[[str], None]) -> None:
-    """The run is done and saved; a picture that can't be drawn is only told."""
+    """Draw the curve and the maps; the run is saved, so a picture that fails only gives a warning."""
     if not plots.available():
         return
     for name, draw in ((plots.CURVE, _draw_curve), (plots.MAPS, _draw_maps)):
@@ -299,39 +319,41 @@ def _draw(folder: RunFolder, warn: Callable[[str], None]) -> None:
 
 def _draw_curve(folder: RunFolder) -> None:
     config = folder.config
-    shaper = f"{config.shaper} ({config.preset})" if config.shaper == "sasr" else config.shaper
-    plots.draw_curve(folder.path, title=f"{config.task}: {config.agent}, shaper {shaper}", members=len(config.seeds))
+    title = f"{config.task}: {config.agent}, shaper {shaper_in_words(config)}"
+    plots.draw_curve(folder.path, title=title, members=len(config.seeds))
 
 
 def _draw_maps(folder: RunFolder) -> None:
     variant = VARIANTS.get(full_id(folder.config.task))
     plots.draw_maps(
         folder.path,
-        title=f"{folder.config.task}: success rate as SASR sees it",
+        title=f"{folder.config.task}: SASR's estimate of the success rate",
         axes=dict(enumerate(variant.axes)) if variant else None,
     )
 
 
 def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
-    """The same settings with nothing left open, so that a run's folder says in full what it was trained with."""
-    task = config.task if task is None else task
+    """The same settings with every default filled in, so that config.json has all of them."""
+    if task is None:
+        task = config.task
     task_settings = typed_task_settings(task, config.task_settings)
-    name = agent_for(task, config.agent, **task_settings)
-    kind = shaper_named(config.shaper)
+    agent = agent_for(task, config.agent, **task_settings)
+    agent_config = config.agent_config
+    if agent_config is None:
+        agent_config = AGENTS[agent].settings()
+    shaper = shaper_named(config.shaper)
     shaper_config = config.shaper_config
-    if kind is not None and shaper_config is None:
-        shaper_config = config.sasr_config() if config.shaper == "sasr" else kind.config()
+    if config.shaper == "sasr":
+        shaper_config = config.sasr_config()
+    elif shaper is not None and shaper_config is None:
+        shaper_config = shaper.config()
     return dataclasses.replace(
-        config,
-        agent=name,
-        task_settings=task_settings,
-        agent_config=AGENTS[name].settings() if config.agent_config is None else config.agent_config,
-        shaper_config=shaper_config,
+        config, agent=agent, task_settings=task_settings, agent_config=agent_config, shaper_config=shaper_config
     )
 
 
 def agent_for(task: TaskLike, agent: str, **task_settings: Any) -> str:
-    """The name of the agent that "auto" stands for on a task; any other name is checked."""
+    """The agent that "auto" stands for on a task; any other name is only checked."""
     if agent != "auto":
         return agent_named(agent)[0]
     env = make(task, **task_settings)
@@ -342,26 +364,28 @@ def agent_for(task: TaskLike, agent: str, **task_settings: Any) -> str:
 
 
 def default_steps(task: str) -> int:
-    """Steps that suit a task of the catalogue; what `TrainConfig` has for any other."""
+    """The default number of steps on a task: the catalogue's, or `TrainConfig`'s for any other task."""
     variant = VARIANTS.get(full_id(task))
-    return variant.steps if variant else int(TrainConfig.steps)
+    if variant is None:
+        return TrainConfig.steps
+    return variant.steps
 
 
-def _agent_of(config: Any) -> str:
-    for name, kind in AGENTS.items():
-        if type(config) is kind.config:
+def _agent_name(config: Any) -> str:
+    for name, agent in AGENTS.items():
+        if type(config) is agent.config:
             return name
-    names = ", ".join(f"{kind.config.__name__} ({name})" for name, kind in AGENTS.items())
-    raise TypeError(f"agent={config!r} is neither a name nor settings of an agent; one of: {names}")
+    known = ", ".join(f"{agent.config.__name__} ({name})" for name, agent in AGENTS.items())
+    raise TypeError(f"agent={config!r} is neither a name nor settings of an agent; one of: {known}")
 
 
-def _shaper_of(shaper: RewardShaper) -> tuple[str, Any]:
-    """A name and settings that a resumed run can make the shaper from; "custom" where only the caller can."""
-    for name, kind in SHAPERS.items():
-        if type(shaper) is kind.make:
+def _shaper_name_and_config(shaper: RewardShaper) -> tuple[str, Any]:
+    """The name and settings from which a resumed run makes the shaper; "custom" if only the caller can."""
+    for name, entry in SHAPERS.items():
+        if type(shaper) is entry.make:
             return name, getattr(shaper, "config", None)
     if not isinstance(shaper, RewardShaper):
         raise TypeError(
-            f"shaper={shaper!r} is neither a name nor a RewardShaper; sasr.check_shaper tells what it lacks"
+            f"shaper={shaper!r} is neither a name nor a RewardShaper; sasr.check_shaper shows what it lacks"
         )
     return CUSTOM, None

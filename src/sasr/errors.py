@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 class ActionSpaceError(TypeError):
-    """An agent cannot act in an environment's space of actions."""
+    """An agent cannot act in an environment's action space."""
 
 
 def unknown_name(what: str, name: object, options: Iterable[str]) -> ValueError:
-    """An error for a name that is none of `options`, with the closest one.
+    """An error for a name that is not among `options`, with the closest one.
 
     >>> unknown_name("preset", "papper", ["auto", "authors", "paper"])
     ValueError("preset 'papper' is unknown; did you mean 'paper'? One of: auto, authors, paper")

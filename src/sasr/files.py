@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, places that can be written to, and files of somebody else's."""
+"""Atomic writes, checks of folders, and safe reading of files from others."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 
 
 class IrregularFileError(OSError):
-    """A link, a folder, a pipe or a device where a file belongs: it may lead elsewhere, or never answer."""
+    """A link, a folder, a pipe or a device in place of a file: it may lead elsewhere, or block its reader."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is a link, a folder, a pipe or a device; only regular files are read")
 
 
 def write_whole(path: Path, data: str | bytes) -> None:
-    """Write beside, then rename: a reader never sees half a file, and a full disk leaves the old one as it was."""
+    """Write a temporary file, then rename it: readers never see half a file, and a full disk leaves the old one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        beside.unlink(missing_ok=True)  # in a folder of somebody else's it might be a link
+        beside.unlink(missing_ok=True)  # in a folder from others it might be a link
         with beside.open("xb") as file:
             file.write(data.encode() if isinstance(data, str) else data)
             file.flush()
@@ -39,18 +39,18 @@ def write_whole(path: Path, data: str | bytes) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what `write_whole` had half written into a folder when its process was killed."""
+    """Remove the temporary files that `write_whole` left in a folder when its process was killed."""
     for path in leftovers(folder):
         path.unlink(missing_ok=True)
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Files in a folder that were never finished."""
-    return sorted(folder.glob(".*.part*"))  # a film's ends with .part.mp4
+    """Temporary files that `write_whole` left in a folder, and unfinished videos."""
+    return sorted(folder.glob(".*.part*"))  # a video's ends with .part.mp4
 
 
 def check_writable(folder: Path, *, flag: str = "--out") -> None:
-    """Make a folder and see that files can be put there; an error names the folder and the flag that names another."""
+    """Make a folder and check that it takes files; an error names the folder, and the flag to choose another."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -60,8 +60,8 @@ def check_writable(folder: Path, *, flag: str = "--out") -> None:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file for reading; a link, a pipe or a device is refused before anything is read from it."""
-    # A pipe would keep its reader waiting for a writer; opened so, it answers at once.
+    """Open a file for reading; a link, a pipe or a device is refused before anything is read from it."""
+    # O_NONBLOCK: opening a pipe would wait for a writer.
     strict = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     try:
         handle = os.open(path, os.O_RDONLY | strict)
@@ -80,18 +80,18 @@ def read_regular(path: Path, most: int) -> bytes:
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise OSError(f"{path} has {size:,} bytes, and no more than {most:,} are read")
+            raise OSError(f"{path} has {size:,} bytes, but at most {most:,} are read")
         return file.read(most)
 
 
 def read_arrays(path: Path, names: Sequence[str], most: int) -> list[NDArray[Any]]:
-    """Arrays of an npz file, which unpack to no more than `most` bytes; an error says what is wrong with the file."""
+    """Arrays of an npz file that unpacks to at most `most` bytes; an error says what is wrong with the file."""
     try:
         packed = io.BytesIO(read_regular(path, most))
         with zipfile.ZipFile(packed) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
         if size > most:
-            raise ValueError(f"it unpacks to {size:,} bytes, and no more than {most:,} are read")
+            raise ValueError(f"it unpacks to {size:,} bytes, but at most {most:,} are read")
         with np.load(packed, allow_pickle=False) as data:
             return [np.asarray(data[name]) for name in names]
     except _UNREADABLE as error:
@@ -111,4 +111,4 @@ _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What numpy and zipfile raise for files that are no archives of arrays, or crafted ones."""
+"""Errors of numpy and zipfile on files that are not archives of arrays, or crafted ones."""

@@ -1,4 +1,4 @@
-"""How good a trained policy is: many episodes that neither training nor its evaluations saw, and films of some."""
+"""The final evaluation of a policy, over episodes that training has not seen, and videos of episodes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from sasr.training.evaluate import Evaluation, evaluate
 
 NAME = "eval.json"
 MOST_EPISODES = 1_000_000
-INSTALL = 'films need imageio and ffmpeg: pip install "sasr[video]"'
-_AT_ONCE = 10  # environments of each member; every one may be a simulator with its own memory
+INSTALL = 'videos need imageio and ffmpeg: pip install "sasr[video]"'
+_ENVIRONMENTS = 10  # at most, of each seed: every one may be a simulator that takes memory
 
 
 class Row(NamedTuple):
-    """A line of the table: means and their standard errors, NaN where one value has none."""
+    """A row of the table: means with standard errors, which are NaN for one value."""
 
     name: str
     ret: tuple[float, float]
@@ -54,15 +54,15 @@ def evaluate_policy(
     allow_import: Sequence[str] = (),
     task: TaskLike | None = None,
 ) -> Evaluation:
-    """Episodes of every member of a run, (P, episodes).
+    """Evaluate every seed of a run over new episodes, (P, episodes).
 
     Args:
-        policy: Whose members act.
-        episodes: Of each member.
-        seed: Other episodes for another seed.
-        deterministic: The best actions known, instead of exploring ones.
+        policy: The policies of all seeds.
+        episodes: Of each seed.
+        seed: Seed of the episodes.
+        deterministic: Act deterministically instead of exploring.
         workers: Processes that step the environments.
-        progress: Told the number of episodes that have ended, over all members.
+        progress: Called with the number of episodes so far, over all seeds.
         allow_import: Modules that the run's task may come from, though they are not installed.
         task: The task itself, where the run was trained on a function or an environment of the caller's.
     """
@@ -70,108 +70,117 @@ def evaluate_policy(
         raise ValueError(f"episodes={episodes} must be at least 1 and at most {MOST_EPISODES:,}")
     check_seed(seed)
     config = policy.folder.config
-    if task is None:
-        import_of_run(config.task, allow_import)
-        task = config.task
-    places = min(episodes, _AT_ONCE)
+    environments = min(episodes, _ENVIRONMENTS)
+    act = partial(policy.act, deterministic=deterministic)
     rounds: list[Evaluation] = []
     with Population(
-        task, seeds=config.seeds, environments=places, workers=workers, **config.task_options
+        _task_of(policy, task, allow_import),
+        seeds=config.seeds,
+        environments=environments,
+        workers=workers,
+        **config.task_options,
     ) as population:
-        for number in range(math.ceil(episodes / places)):
-            told = partial(_add, progress, number * places * len(config.seeds)) if progress else None
-            stream = f"judge/{seed}/{number}"
-            rounds.append(
-                evaluate(population, partial(policy.act, deterministic=deterministic), stream=stream, progress=told)
-            )
-    return Evaluation(*(np.concatenate(parts, axis=1)[:, :episodes] for parts in zip(*rounds, strict=True)))
+        for number in range(math.ceil(episodes / environments)):
+            before = number * environments * len(config.seeds)
+
+            def on_progress(ended: int, before: int = before) -> None:
+                if progress is not None:
+                    progress(before + ended)
+
+            rounds.append(evaluate(population, act, stream=f"judge/{seed}/{number}", progress=on_progress))
+    joined = [np.concatenate(parts, axis=1)[:, :episodes] for parts in zip(*rounds, strict=True)]
+    return Evaluation(*joined)
 
 
-def _add(progress: Callable[[int], None], before: int, ended: int) -> None:
-    progress(before + ended)
+def _task_of(policy: Policy, task: TaskLike | None, allow_import: Sequence[str]) -> TaskLike:
+    """The task that the caller gives, or the one of the run's settings, imported where that is allowed."""
+    if task is not None:
+        return task
+    name = policy.folder.config.task
+    import_of_run(name, allow_import)
+    return name
 
 
 def rows(policy: Policy, result: Evaluation) -> list[Row]:
-    """A line for each member over its episodes, and one for all: over members where there are several."""
-    parts = (result.returns, result.lengths.astype(np.float64), result.success.astype(np.float64))
-    lines = [
-        Row(f"seed {seed}", *(mean_and_error(part[member]) for part in parts))
-        for member, seed in enumerate(policy.seeds)
-    ]
+    """A row for each seed over its episodes, and one over seeds if there are several."""
+    table = []
+    for index, seed in enumerate(policy.seeds):
+        table.append(_row(f"seed {seed}", *(values[index] for values in result)))
     if len(policy.seeds) > 1:
-        lines.append(Row("all", *(mean_and_error(part.mean(1)) for part in parts)))
-    return lines
+        table.append(_row("all", *(values.mean(1) for values in result)))
+    return table
 
 
-def write_judgement(policy: Policy, result: Evaluation, *, seed: int, deterministic: bool) -> Path:
-    """Keep the result in the run's folder as eval.json."""
-    lines = [
-        {
-            "name": line.name,
-            "return_mean": line.ret[0],
-            "return_error": _known(line.ret[1]),
-            "length_mean": line.length[0],
-            "success_rate": line.success[0],
-            "success_error": _known(line.success[1]),
-        }
-        for line in rows(policy, result)
-    ]
+def _row(name: str, returns: NDArray[Any], lengths: NDArray[Any], success: NDArray[Any]) -> Row:
+    parts = [mean_and_error(values.astype(np.float64)) for values in (returns, lengths, success)]
+    return Row(name, *parts)
+
+
+def write_evaluation(policy: Policy, result: Evaluation, *, seed: int, deterministic: bool) -> Path:
+    """Write the result into the run's folder as eval.json."""
+    row_data = []
+    for row in rows(policy, result):
+        data: dict[str, Any] = {"name": row.name}
+        data["return_mean"], data["return_error"] = row.ret[0], _finite_or_none(row.ret[1])
+        data["length_mean"] = row.length[0]
+        data["success_rate"], data["success_error"] = row.success[0], _finite_or_none(row.success[1])
+        row_data.append(data)
+    seed_data = []
+    for index, run_seed in enumerate(policy.seeds):
+        data = {"seed": run_seed}
+        for name, values in result._asdict().items():
+            data[name] = values[index].tolist()
+        seed_data.append(data)
     data = {
         "step": policy.steps,
         "episodes": result.returns.shape[1],
         "seed": seed,
         "deterministic": deterministic,
-        "rows": lines,
-        "members": [
-            {"seed": own, "returns": returns.tolist(), "lengths": lengths.tolist(), "success": success.tolist()}
-            for own, returns, lengths, success in zip(policy.seeds, *result, strict=True)
-        ],
+        "rows": row_data,
+        "members": seed_data,
     }
     path = policy.folder.path / NAME
     write_whole(path, json.dumps(data, indent=1) + "\n")
     return path
 
 
-def film(
+def record_video(
     policy: Policy,
     *,
-    member: int,
+    index: int,
     seed: int = 0,
     deterministic: bool = True,
     allow_import: Sequence[str] = (),
     task: TaskLike | None = None,
 ) -> Path:
-    """One episode of one member as an mp4 in the run's folder; the rest is as for `evaluate_policy`."""
+    """Record an episode of the run's seed number `index` as an mp4 in the run folder; see `evaluate_policy`."""
     if not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
         raise ImportError(INSTALL)
     import imageio
 
     config = policy.folder.config
-    if task is None:
-        import_of_run(config.task, allow_import)
-        task = config.task
-    path = policy.folder.path / f"video-seed-{policy.seeds[member]}.mp4"
-    beside = path.with_name(f".{path.stem}.{os.getpid()}.part.mp4")  # a film that breaks off leaves none
+    path = policy.folder.path / f"video-seed-{policy.seeds[index]}.mp4"
+    beside = path.with_name(f".{path.stem}.{os.getpid()}.part.mp4")  # an error leaves no unfinished video
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory; it would look for a screen
-    env = make(task, render_mode="rgb_array", **config.task_options)
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory and needs no screen
+    env = make(_task_of(policy, task, allow_import), render_mode="rgb_array", **config.task_options)
     try:
         fps = env.metadata.get("render_fps") or 30
-        obs, _ = env.reset(seed=stream_seed(policy.seeds[member], f"film/{seed}") % 2**32)
-        # Frames whose sides are not multiples of 16 would be stretched; 2 is what the format needs, see `_even`.
+        obs, _ = env.reset(seed=stream_seed(policy.seeds[index], f"film/{seed}") % 2**32)
+        # imageio would stretch frames to sides that are multiples of 16; the format needs multiples of 2, see `_even`.
         writer: Any = imageio.get_writer(beside, fps=fps, codec="libx264", macro_block_size=1, quality=7)
-        with closing(writer):  # its own exit leaves ffmpeg running where an error comes
+        with closing(writer):  # on an error its own exit would leave ffmpeg running
             done = False
             while not done:
                 writer.append_data(_even(env.render()))
-                action, _ = policy.predict(obs, deterministic=deterministic, member=member)
+                action, _ = policy.predict(obs, deterministic=deterministic, member=index)
                 obs, _, terminated, truncated, _ = env.step(action)
                 done = terminated or truncated
             writer.append_data(_even(env.render()))
         beside.replace(path)
     except DependencyNotInstalled as error:
         raise ImportError(
-            f'{config.task} is drawn by a package that is missing ({error}): pip install "sasr[all]"'
+            f'{config.task} needs a missing package for drawing ({error}): pip install "sasr[all]"'
         ) from None
     finally:
         beside.unlink(missing_ok=True)
@@ -184,5 +193,5 @@ def _even(frame: Any) -> NDArray[np.uint8]:
     return picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2]
 
 
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _finite_or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -19,13 +19,13 @@ from sasr.training import checkpoint
 from sasr.training.checkpoint import Checkpoint, newest, steps_of
 
 PART = "policy"
-"""What an exported folder calls its tensors."""
+"""The name of the tensors in an exported folder."""
 _LEARNING = ("critic", "target", "adam")
-"""Parts of an agent that only learning needs."""
+"""Parts of an agent for learning alone."""
 
 
 class Policy:
-    """The P members of a run as they were at a checkpoint; `predict` is called as in Stable-Baselines3."""
+    """The policies of a run's P seeds at a checkpoint; `predict` is called as in Stable-Baselines3."""
 
     def __init__(self, folder: RunFolder, agent: Any, *, steps: int, device: torch.device) -> None:
         self.folder, self.agent, self.steps, self.device = folder, agent, steps, device
@@ -41,17 +41,17 @@ class Policy:
         *,
         member: int = 0,
     ) -> tuple[NDArray[Any], None]:
-        """One member's action for one observation, or actions for a stack of them; the second value is always None.
+        """The action for an observation, or actions for a stack of them; the second value is always None.
 
         Args:
             observation: As `sasr.tasks.make` gives it: one, or n of them along a first axis.
             state: Not used; there for callers of Stable-Baselines3.
             episode_start: Not used either.
-            deterministic: The best action known, instead of an exploring one.
-            member: Which of the run's members acts.
+            deterministic: Act deterministically instead of exploring.
+            member: Index of the seed whose policy acts.
         """
         if not 0 <= member < len(self.seeds):
-            raise ValueError(f"member={member} is none of this run's {len(self.seeds)}; count from 0")
+            raise ValueError(f"member={member}, but this run has {len(self.seeds)} seeds; count them from 0")
         shape = self.observation_space.shape
         assert shape is not None
         array = np.asarray(observation)
@@ -60,72 +60,78 @@ class Policy:
                 f"observation has shape {array.shape}, but this run's observations have {shape}: give one, or a stack "
                 f"(n, {', '.join(map(str, shape))})"
             )
-        one = array.shape == shape
-        stack = torch.as_tensor((array[None] if one else array).astype(self.observation_space.dtype))
+        stack = torch.as_tensor(array.reshape(-1, *shape).astype(self.observation_space.dtype))
         actions = self.act(stack.expand(len(self.seeds), *stack.shape), deterministic)[member].numpy()
-        return (actions[0] if one else actions), None
+        if array.shape == shape:
+            return actions[0], None
+        return actions, None
 
     def act(self, obs: Tensor, deterministic: bool = True) -> Tensor:
-        """Actions (P, n, *action_shape) of all members, on the CPU, for observations (P, n, *obs_shape)."""
-        found: Tensor = self.agent.act(obs.to(self.device), deterministic=deterministic)
-        return found.cpu()
+        """Actions (P, n, *action_shape) of all seeds, on the CPU, for observations (P, n, *obs_shape)."""
+        actions: Tensor = self.agent.act(obs.to(self.device), deterministic=deterministic)
+        return actions.cpu()
 
 
 def load_policy(
     run: str | Path | RunFolder, *, device: str = "cpu", on_problem: Callable[[Path, str], None] | None = None
 ) -> Policy:
-    """The policy of a run at its newest whole checkpoint, or of a folder that `sasr export` wrote.
+    """The policy of a run at its newest complete checkpoint, or of a folder that `sasr export` wrote.
 
     Args:
         run: The folder.
-        device: Where the policy is to act.
-        on_problem: Told the path and the reason of each newer checkpoint that can't be used.
+        device: The policy's device.
+        on_problem: Called with the path and the reason of each newer checkpoint that can't be used.
     """
-    home = choose_device(device)
-    if not isinstance(run, RunFolder) and (Path(run) / checkpoint.MANIFEST).exists():
-        return _load_exported(Path(run), home)
-    folder = run if isinstance(run, RunFolder) else RunFolder.open(run)
-    config, agent = folder.config, _make_agent(folder, home)
-    steps, problems = 0, list[str]()
+    torch_device = choose_device(device)
+    if not isinstance(run, RunFolder):
+        if (Path(run) / checkpoint.MANIFEST).exists():
+            return _load_exported(Path(run), torch_device)
+        run = RunFolder.open(run)
+    agent = _make_agent(run, torch_device)
+    problems: list[str] = []
 
-    def tell(path: Path, reason: str) -> None:
+    def add_problem(path: Path, reason: str) -> None:
         problems.append(f"{path.name}: {reason}")
         if on_problem is not None:
             on_problem(path, reason)
 
-    def use(found: Checkpoint) -> None:
-        nonlocal steps
-        steps = steps_of(found)
-        agent.load_state_dict(found.read("agent"))
+    def load_agent(saved: Checkpoint) -> None:
+        steps_of(saved)  # raises on a damaged manifest
+        agent.load_state_dict(saved.read("agent"))
 
-    if newest(folder.checkpoints, tell, use=use) is None:
-        why = f" ({'; '.join(problems)})" if problems else ""
+    loaded = newest(run.checkpoints, add_problem, use=load_agent)
+    if loaded is None:
+        reasons = f" ({'; '.join(problems)})" if problems else ""
         raise FileNotFoundError(
-            f"{folder.path} has no whole checkpoint yet{why}; one is written every "
-            f"{config.checkpoint_minutes:g} minutes and when the run ends"
+            f"{run.path} has no complete checkpoint yet{reasons}; one is written every "
+            f"{run.config.checkpoint_minutes:g} minutes and when the run ends"
         )
-    return Policy(folder, agent, steps=steps, device=home)
+    return Policy(run, agent, steps=steps_of(loaded), device=torch_device)
 
 
 def acting_tensors(agent: Any) -> dict[str, Tensor]:
-    """The part of an agent's state that it acts by."""
-    state = agent.state_dict().items()
-    return {name: own for name, own in state if not any(word in name.partition(".")[0] for word in _LEARNING)}
+    """The part of an agent's state that acting needs."""
+    tensors = {}
+    for name, tensor in agent.state_dict().items():
+        module = name.partition(".")[0]
+        if not any(part in module for part in _LEARNING):
+            tensors[name] = tensor
+    return tensors
 
 
 def _load_exported(path: Path, device: torch.device) -> Policy:
     try:
         check_entries(path)
-        found = checkpoint.verified(path)
-        folder = RunFolder(path, found.facts["run"])
-        steps = found.facts["steps"]
+        exported = checkpoint.verified(path)
+        folder = RunFolder(path, exported.facts["run"])
+        steps = exported.facts["steps"]
         if type(steps) is not int or steps < 0:
             raise ValueError(f"steps={steps!r}")
         agent = _make_agent(folder, device)
-        saved = found.read(PART)
+        saved = exported.read(PART)
         needed = acting_tensors(agent)
         if saved.keys() != needed.keys():
-            raise ValueError(f"{sorted(saved.keys() ^ needed.keys())[0]} is missing or too many")
+            raise ValueError(f"{sorted(saved.keys() ^ needed.keys())[0]} is missing or unknown")
         agent.load_state_dict({**agent.state_dict(), **saved})
     except checkpoint.NewerFormatError:
         raise
@@ -135,15 +141,15 @@ def _load_exported(path: Path, device: torch.device) -> Policy:
     return Policy(folder, agent, steps=steps, device=device)
 
 
-def _make_agent(folder: RunFolder, home: torch.device) -> Any:
+def _make_agent(folder: RunFolder, device: torch.device) -> Any:
     config = folder.config
     host = Host(
         observation_space=folder.observation_space,
         action_space=folder.action_space,
         seeds=config.seeds,
         envs=config.environments,
-        device=home,
+        device=device,
         discount=config.discount,
     )
-    _, kind = agent_named(config.agent, folder.action_space)
-    return kind.make(host, config.agent_config)
+    _, registered = agent_named(config.agent, folder.action_space)
+    return registered.make(host, config.agent_config)

@@ -1,4 +1,4 @@
-"""Everything that decides a run, as one value that goes to JSON and back."""
+"""The settings of a run, and their conversion from text, TOML and JSON."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from sasr.tasks.settings import DECIDED_ELSEWHERE, SCALAR, setting_types
 Mode = Literal["auto", "eager", "compile", "graph"]
 """How updates run."""
 WHOLE_RUN = 2**62
-"""Length of a schedule that was given as START,END: `TrainConfig` makes it as long as the run."""
+"""Length of a schedule START,END without a length: `TrainConfig` makes it as long as the run."""
 MOST_SEEDS = 10_000
-"""Independent runs that may be asked for at once."""
+"""At most so many independent runs in one process."""
 _LARGEST = 10**12  # of the whole numbers in an agent's or a shaper's settings
 _MOST = {"steps": 10**12, "environments": 10**5, "eval_episodes": 10**5, "max_episode_steps": 10**12}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Settings of a run; those of the agent and the shaper are parts of it."""
+    """Settings of a run, with those of its agent and shaper."""
 
     task: str
-    """A task's name, any Gymnasium id, or module:function, which makes an environment."""
+    """A task's name, any Gymnasium id, or module:function that makes an environment."""
     agent: str = "auto"
     """sac, sac-paper, td3, sac_discrete or ppo; auto is sac, or sac_discrete where actions are discrete."""
     shaper: str = "sasr"
     """Name of the reward shaper; none is the plain agent."""
     preset: str = "auto"
-    """Settings that SASR starts from: auto, paper or authors."""
+    """SASR's preset: auto, paper or authors."""
     seeds: tuple[int, ...] = (0,)
     """One independent run for each, all in one process."""
     steps: int = 100_000
@@ -52,35 +52,35 @@ class TrainConfig:
     task_settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the task by name, such as {"fixed": True}: arguments of its constructor."""
     max_episode_steps: int | None = None
-    """Steps that an episode is cut after, in place of the environment's own time limit; None leaves that as it is."""
+    """Time limit of an episode in steps; None keeps the environment's."""
     workers: int | None = None
-    """Processes that step the environments; None chooses by cost and cores, 0 steps in this process."""
+    """Processes that step the environments; None chooses by their cost, 0 is this process."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, …; auto takes CUDA where there is one."""
+    """cpu, cuda or cuda:1; auto uses CUDA if it is available."""
     accelerate: Mode = "auto"
-    """How updates run: eager, compile, graph (CUDA graphs), or auto, the fastest known for the device."""
+    """How updates run: eager, compile, graph (CUDA graphs), or auto, the fastest on the device."""
     capacity: int = 1_000_000
-    """Steps that the replay buffer keeps for each seed; no more than `steps` are ever allocated."""
+    """Size of each seed's replay buffer in steps; at most `steps` are allocated."""
     discount: float = 0.99
     """γ of the agent and the shaper."""
     truncation_is_terminal: bool | None = None
-    """Stop bootstrapping at time limits, as the authors' code does; None leaves it to the shaper's preset."""
+    """Do not bootstrap at time limits, as the authors' code; None follows the shaper's preset."""
     eval_every: int | None = None
-    """Steps between evaluations; None is a fiftieth of the run, but not below 1,000; 0 is never."""
+    """Steps between evaluations; None is a fiftieth of the run, at least 1,000; 0 is never."""
     eval_episodes: int = 5
-    """Episodes of each seed in an evaluation, always the same ones, without exploration and without shaping."""
+    """Episodes of each seed in an evaluation, without exploration or shaping; the same ones each time."""
     log_every: int = 1_000
-    """Steps between the figures of the agent and the shaper in the log."""
+    """Steps between log entries of the agent's and the shaper's metrics."""
     log_states: int = 0
-    """Steps of a period whose visited states are counted for the figures of `sasr report`; 0 counts none."""
+    """Count visited states over periods of so many steps, for figures of `sasr report`; 0 counts none."""
     checkpoint_minutes: float = 10.0
-    """Minutes between checkpoints; 0 writes only the last one."""
+    """Minutes between checkpoints; 0 writes one at the end alone."""
     checkpoint_replay: bool = True
-    """Keep the replay buffer in checkpoints; without it a resumed run fills a new one."""
+    """Save the replay buffer in checkpoints; without it a resumed run starts with an empty one."""
     agent_config: Any = None
-    """Settings of the agent; None takes its defaults."""
+    """Settings of the agent; None for its defaults."""
     shaper_config: Any = None
-    """Settings of the shaper; None takes its defaults, or those of the preset."""
+    """Settings of the shaper; None for its defaults, or the preset's."""
 
     def __post_init__(self) -> None:
         _check_counts(self)
@@ -92,7 +92,9 @@ class TrainConfig:
         if shaper is not None:
             _check_class("shaper_config", self.shaper_config, shaper.config)
         elif self.shaper_config is not None:
-            raise ValueError("shaper_config is given, but shaper='none' has no settings; drop it, or name a shaper")
+            raise ValueError(
+                "shaper_config is given, but shaper='none' has no settings; leave it out, or name a shaper"
+            )
         preset_config(self.preset)
         _check_finite("", self)
         _check_finite("agent.", self.agent_config)
@@ -103,18 +105,20 @@ class TrainConfig:
         burn_in = getattr(self.agent_config, "burn_in", 0)
         if self.steps < burn_in:
             raise ValueError(
-                f"steps={self.steps} is less than burn_in={burn_in}: the agent would never learn; train for longer, or "
-                "set a shorter burn-in (--set agent.burn_in=…)"
+                f"steps={self.steps} is less than burn_in={burn_in}: the agent would never learn; train for more "
+                "steps, or set a shorter burn-in (--set agent.burn_in=…)"
             )
 
     @property
     def evaluation_period(self) -> int:
         """Steps between evaluations; 0 is never."""
-        return max(1_000, self.steps // 50) if self.eval_every is None else self.eval_every
+        if self.eval_every is None:
+            return max(1_000, self.steps // 50)
+        return self.eval_every
 
     @property
     def task_options(self) -> dict[str, Any]:
-        """What `make` is given besides the task."""
+        """Arguments of `make` besides the task."""
         options = dict(self.task_settings)
         if self.max_episode_steps is not None:
             options["max_episode_steps"] = self.max_episode_steps
@@ -122,11 +126,11 @@ class TrainConfig:
 
     @property
     def steps_kept(self) -> int:
-        """The replay buffer's capacity: no longer than the run."""
+        """The replay buffer's size: not longer than the run."""
         return min(self.capacity, max(self.steps, self.environments))
 
     def sasr_config(self) -> SasrConfig:
-        """SASR's settings: those given, or the preset's."""
+        """SASR's settings: `shaper_config`, or the preset's."""
         config = self.shaper_config or preset_config(self.preset)
         assert isinstance(config, SasrConfig)
         return config
@@ -172,7 +176,7 @@ def typed_settings(part: str, config_classes: Sequence[type[Any]], values: Mappi
     types: dict[str, Any] = {}
     for config_class in reversed(config_classes):
         types |= field_types(config_class)
-    found = {}
+    converted = {}
     for name, value in values.items():
         try:
             refuse_removed({name: value}, config_classes[0])
@@ -180,8 +184,8 @@ def typed_settings(part: str, config_classes: Sequence[type[Any]], values: Mappi
             raise SettingError(part, name, str(error)) from None
         if name not in types:
             raise SettingError(part, name, str(_unknown_setting(part, config_classes[0], name, types)))
-        found[name] = _typed_setting(part, name, value, types[name])
-    return found
+        converted[name] = _typed_setting(part, name, value, types[name])
+    return converted
 
 
 def typed_task_settings(task: TaskLike, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,14 +197,17 @@ def typed_task_settings(task: TaskLike, values: Mapping[str, Any]) -> dict[str, 
     if not values:
         return {}
     types = setting_types(task)
-    found = {}
+    converted = {}
     for name, value in values.items():
         if name in DECIDED_ELSEWHERE:
-            raise SettingError("task", name, f"task.{name} is no setting: the task's name or a flag decides it")
-        if types is not None and name not in types:
+            raise SettingError("task", name, f"task.{name} cannot be set: the task's name or a flag decides it")
+        if types is None:
+            converted[name] = _typed_setting("task", name, value, SCALAR)
+        elif name in types:
+            converted[name] = _typed_setting("task", name, value, types[name])
+        else:
             raise SettingError("task", name, _unknown_task_setting(task_name(task), name, types))
-        found[name] = _typed_setting("task", name, value, types[name] if types else SCALAR)
-    return found
+    return converted
 
 
 def _unknown_task_setting(task: str, name: str, known: Iterable[str]) -> str:
@@ -218,24 +225,24 @@ def _typed_setting(part: str, name: str, value: Any, hint: Any) -> Any:
 
 
 def typed(value: Any, hint: Any) -> Any:
-    """A value as a field of this type has it: from text (`--set`), TOML (plan files) or JSON (config.json) alike.
+    """A value converted to a field's type, from text (`--set`), TOML (plan files) or JSON (config.json).
 
     >>> typed("64,64", tuple[int, ...]), typed([64, 64], tuple[int, ...]), typed("none", float | None), typed(1, float)
     ((64, 64), (64, 64), None, 1.0)
 
-    A ValueError says what the value is not.
+    A ValueError names the types that the value does not fit.
     """
     options = sorted(_options(hint), key=lambda option: option is str)  # every text is a string: try that last
     for option in options:
         try:
             return _as(value, option)
-        except (TypeError, ValueError, OverflowError):  # the last: a whole number that no float can hold
+        except (TypeError, ValueError, OverflowError):  # OverflowError: an integer too large for a float
             continue
     raise ValueError(f"not {' or '.join(map(_in_words, options))}")
 
 
 def shown(value: Any) -> str:
-    """A value as `--set` takes it.
+    """A value as text for `--set`.
 
     >>> shown((256, 256)), shown(None), shown(True)
     ('256,256', 'none', 'true')
@@ -256,13 +263,13 @@ def field_types(config_class: type[Any]) -> dict[str, Any]:
 
 
 def first_seeds(number: int) -> tuple[int, ...]:
-    """Seeds 0, 1, … of so many runs.
+    """The first seeds: 0, 1, ….
 
     >>> first_seeds(3)
     (0, 1, 2)
     """
     if number > MOST_SEEDS:
-        raise ValueError(f"seeds={number} must be at most {MOST_SEEDS:,}; it is how many independent runs to train")
+        raise ValueError(f"seeds={number} must be at most {MOST_SEEDS:,}; it is the number of independent runs")
     return tuple(range(number))
 
 
@@ -273,16 +280,18 @@ def check_seed(seed: int) -> None:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device that a name stands for; an error says what to use where it is not there."""
+    """The device with this name; an error says what to use if it is missing."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
         raise ValueError(f"device={name!r} is not a device; use cpu, cuda, cuda:1 or auto") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        build = "this build of torch has no CUDA" if torch.version.cuda is None else "torch finds no CUDA device"
-        raise ValueError(f"device={name!r}, but {build}; use device='cpu', or install torch for CUDA")
+        reason = "torch finds no CUDA device"
+        if torch.version.cuda is None:
+            reason = "this build of torch has no CUDA"
+        raise ValueError(f"device={name!r}, but {reason}; use device='cpu', or install torch for CUDA")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(f"device={name!r}, but there are {torch.cuda.device_count()} CUDA devices; count from cuda:0")
     return device
@@ -302,7 +311,9 @@ def _check_counts(config: TrainConfig) -> None:
     if config.log_states < 0:
         raise ValueError(f"log_states={config.log_states} must not be negative; 0 counts no states")
     if not config.checkpoint_minutes >= 0.0:
-        raise ValueError(f"checkpoint_minutes={config.checkpoint_minutes} must not be negative; 0 writes the last one")
+        raise ValueError(
+            f"checkpoint_minutes={config.checkpoint_minutes} must not be negative; 0 writes one at the end"
+        )
 
 
 def _check_seeds(seeds: tuple[int, ...]) -> None:
@@ -317,7 +328,7 @@ def _check_seeds(seeds: tuple[int, ...]) -> None:
 def _check_task_settings(settings: Mapping[str, Any]) -> None:
     for name, value in settings.items():
         if name in DECIDED_ELSEWHERE:
-            raise ValueError(f"task_settings has {name!r}, which is no setting of a task; leave it out")
+            raise ValueError(f"task_settings has {name!r}, which cannot be set there; leave it out")
         if not isinstance(value, bool | int | float | str | None):
             raise ValueError(f"task_settings[{name!r}]={value!r} must be a number, a text, True, False or None")
         if isinstance(value, float) and not math.isfinite(value):
@@ -332,24 +343,22 @@ def _check_class(name: str, config: Any, config_class: type[Any]) -> None:
 def _check_finite(part: str, config: Any, *, infinite: bool = False) -> None:
     if config is None:
         return
-    for setting in dataclasses.fields(config):
-        value = getattr(config, setting.name)
+    for name, value in vars(config).items():
         if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
-            raise ValueError(f"{part}{setting.name}={value} is not a finite number")
+            raise ValueError(f"{part}{name}={value} is not a finite number")
 
 
 def _check_size(part: str, config: Any) -> None:
     if config is None:
         return
-    for setting in dataclasses.fields(config):
-        value = getattr(config, setting.name)
-        for number in value if isinstance(value, tuple) else (value,):
-            if isinstance(number, int) and abs(number) > _LARGEST:
-                raise ValueError(f"{part}{setting.name}={shown(value)} is too large; at most {_LARGEST:,}")
+    for name, value in vars(config).items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(number, int) and abs(number) > _LARGEST for number in numbers):
+            raise ValueError(f"{part}{name}={shown(value)} is too large; at most {_LARGEST:,}")
 
 
 def _scheduled(config: Any, steps: int) -> Any:
-    """The same with every schedule that was given without a length as long as the run."""
+    """The same settings, where a schedule without a length is as long as the run."""
     if config is None:
         return None
     changed = {}
@@ -360,18 +369,17 @@ def _scheduled(config: Any, steps: int) -> Any:
 
 
 def _check_complete(agent_class: type[Any], data: Mapping[str, Any]) -> None:
-    """All settings of an agent must be there: a default may mean something else than when they were written."""
+    """All settings of an agent must be present: the defaults of the version that wrote them may have been others."""
     missing = sorted({setting.name for setting in dataclasses.fields(agent_class)} - data.keys())
     if missing:
         raise ValueError(
-            f"{agent_class.__name__} lacks {missing[0]!r}: an older sasr wrote it, whose agent was another; train again"
+            f"{agent_class.__name__} lacks {missing[0]!r}: an older sasr with another agent wrote it; train again"
         )
 
 
 def _read(part: str, config_class: type[Any], data: Mapping[str, Any]) -> Any:
     refuse_removed(data, config_class)
-    names = {setting.name for setting in dataclasses.fields(config_class)}
-    unknown = sorted(data.keys() - names)
+    unknown = sorted(data.keys() - {setting.name for setting in dataclasses.fields(config_class)})
     if unknown:
         raise ValueError(
             f"{config_class.__name__} has no setting {unknown[0]!r}; it was written by another version of sasr"
@@ -385,7 +393,8 @@ def _read(part: str, config_class: type[Any], data: Mapping[str, Any]) -> Any:
 def _unknown_setting(part: str, config_class: type[Any], name: str, known: Iterable[str]) -> ValueError:
     if part == "shaper":
         return foreign_option(config_class, name)
-    return unknown_name(f"setting of the {part}" if part else "setting", name, known)
+    what = f"setting of the {part}" if part else "setting"
+    return unknown_name(what, name, known)
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
@@ -394,50 +403,55 @@ def _options(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
-def _as(value: Any, kind: Any) -> Any:
-    """A value as this type and no other; raises a TypeError or ValueError where it is none."""
-    is_text = isinstance(value, str)
-    word = value.strip().lower() if is_text else value
-    if kind is Any:
+def _as(value: Any, hint: Any) -> Any:
+    """A value converted to one type; raises a TypeError or ValueError if it does not fit."""
+    if isinstance(value, str):
+        value = _from_text(value, hint)
+    if hint is Any:
         return value
-    if get_origin(kind) is Literal:
-        return _only(value, value in get_args(kind))
-    if kind is NoneType:
-        return _only(None, word in (None, "none", "null"))
-    if kind is bool:
-        word = _BOOLEANS.get(word) if is_text else word
-        return _only(word, isinstance(word, bool))
-    if kind in (int, float):
-        value = kind(value) if is_text else value
-        if value != value:  # NaN
-            raise ValueError
-        return kind(_only(value, isinstance(value, int | kind) and not isinstance(value, bool)))
-    if get_origin(kind) is Mapping:
-        return dict(_only(value, isinstance(value, dict)))
-    if get_origin(kind) is tuple:
-        entry_type = get_args(kind)[0]
+    if get_origin(hint) is Literal:
+        return _require(value, value in get_args(hint))
+    if hint in (int, float):
+        # A bool is an int to Python, and NaN differs from itself.
+        return hint(_require(value, isinstance(value, int | hint) and not isinstance(value, bool) and value == value))
+    if get_origin(hint) is Mapping:
+        return dict(_require(value, isinstance(value, dict)))
+    if get_origin(hint) is tuple:
+        entry_type = get_args(hint)[0]
         return tuple(typed(entry, entry_type) for entry in _entries(value))
-    if kind is LinearSchedule and not isinstance(value, LinearSchedule):
+    if hint is LinearSchedule and not isinstance(value, LinearSchedule):
         return _schedule(value)
-    return _only(value, isinstance(value, kind))
+    return _require(value, isinstance(value, hint))
 
 
-def _only(value: Any, fits: bool) -> Any:
+def _from_text(text: str, hint: Any) -> Any:
+    """None, a bool or a number from text; any other type keeps it."""
+    word = text.strip().lower()
+    if hint is NoneType and word in ("none", "null"):
+        return None
+    if hint is bool:
+        return _BOOLEANS.get(word)
+    if hint in (int, float):
+        return hint(text)
+    return text
+
+
+def _require(value: Any, fits: bool) -> Any:
     if not fits:
         raise ValueError
     return value
 
 
 def _entries(value: Any) -> Sequence[Any]:
-    """The entries of a list, which text separates by commas, with or without brackets around it."""
+    """The entries of a list; text has commas between them, with or without brackets around it."""
     if isinstance(value, str):
         return [entry for entry in value.strip("()[] ").split(",") if entry.strip()]
-    entries: Sequence[Any] = _only(value, isinstance(value, list | tuple))
+    entries: Sequence[Any] = _require(value, isinstance(value, list | tuple))
     return entries
 
 
 def _schedule(value: Any) -> LinearSchedule:
-    """From START,END (as long as the run) or START,END,STEPS; config.json has the names as well."""
+    """A schedule from START,END (as long as the run), START,END,STEPS, or config.json's dict."""
     if isinstance(value, dict):
         return LinearSchedule(**value)
     start, end, *length = _entries(value)
@@ -445,12 +459,12 @@ def _schedule(value: Any) -> LinearSchedule:
     return LinearSchedule(typed(start, float), typed(end, float), typed(steps, int))
 
 
-def _in_words(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return "one of " + ", ".join(map(str, get_args(kind)))
-    if get_origin(kind) is tuple:
+def _in_words(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple:
         return "a list such as 64,64"
-    return _WORDS.get(kind, str(kind))
+    return _WORDS.get(hint, str(hint))
 
 
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

@@ -1,4 +1,4 @@
-"""A run as others can use it: its policy, a page about it, and nothing that runs when it is loaded."""
+"""Export of a run for others: its policy and a model card; loading it runs no code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sasr.files import check_writable, read_regular, write_whole
-from sasr.final_evaluation import NAME as JUDGEMENT
+from sasr.final_evaluation import NAME as EVALUATION
 from sasr.logs import plots
 from sasr.logs.console import number
 from sasr.logs.metrics import read_metrics
@@ -23,7 +23,7 @@ INSTALL = 'the hub needs huggingface_hub: pip install "sasr[hub]"'
 
 
 def export_run(run: str | Path | RunFolder, to: str | Path) -> Path:
-    """Write a run's policy with a model card into a new folder, which `sasr.load` reads; nothing is left half written.
+    """Write a run's policy with a model card into a new folder, which `sasr.load` reads; an error leaves none.
 
     Args:
         run: The run, or its folder.
@@ -49,7 +49,7 @@ def export_run(run: str | Path | RunFolder, to: str | Path) -> Path:
 
 
 def push_to_hub(folder: Path, name: str, *, private: bool = False) -> str:
-    """Upload an exported folder as the model `name` (OWNER/MODEL) of the Hugging Face Hub; where it is to be seen."""
+    """Upload an exported folder to the Hugging Face Hub as the model `name` (OWNER/MODEL); returns its address."""
     check_hub(name)
     from huggingface_hub import HfApi
 
@@ -59,10 +59,10 @@ def push_to_hub(folder: Path, name: str, *, private: bool = False) -> str:
 
 
 def check_hub(name: str) -> None:
-    """Raise before the work where the upload after it could not begin."""
+    """Raise if an upload under this name could not begin."""
     owner, _, model = name.partition("/")
     if not owner or not model or "/" in model:
-        raise ValueError(f"{name!r} is no model of the hub; write OWNER/MODEL")
+        raise ValueError(f"{name!r} is not the name of a model on the hub; write OWNER/MODEL")
     try:
         import huggingface_hub  # noqa: F401
     except ImportError:
@@ -70,21 +70,21 @@ def check_hub(name: str) -> None:
 
 
 def _pictures(folder: Path) -> list[Path]:
-    named = [folder / name for name in (plots.CURVE, plots.MAPS, JUDGEMENT)]
+    named = [folder / name for name in (plots.CURVE, plots.MAPS, EVALUATION)]
     return [file for file in [*named, *sorted(folder.glob("video-seed-*.mp4"))] if file.is_file()]
 
 
 def _card(policy: Policy) -> Iterator[str]:
-    """The page that readers of the folder see first, line by line."""
+    """The lines of the model card."""
     folder, config = policy.folder, policy.folder.config
     files = [file.name for file in _pictures(folder.path)]
-    judged = _judged(policy)
-    yield from _front_matter(config.task, judged)
+    evaluation = _newest_evaluation(policy)
+    yield from _front_matter(config.task, evaluation)
     yield f"# {config.agent} with shaper {config.shaper} on {config.task}\n"
     seeds = "one seed" if len(config.seeds) == 1 else f"{len(config.seeds)} seeds"
     yield f"A policy of [sasr](https://arxiv.org/abs/2408.03029), {seeds}, after {policy.steps:,} steps of each.\n"
     yield "## How good it is\n"
-    yield from _table(judged)
+    yield from _table(evaluation)
     if plots.CURVE in files:
         yield f"![Returns during training]({plots.CURVE})\n"
     yield from (f"[One episode]({name})\n" for name in files if name.endswith(".mp4"))
@@ -99,34 +99,35 @@ def _card(policy: Policy) -> Iterator[str]:
     yield f"<details><summary>All settings</summary>\n\n```json\n{settings}\n```\n\n</details>\n"
 
 
-def _front_matter(task: str, judged: Mapping[str, Any]) -> Iterator[str]:
-    """What the hub reads: tags and the result. JSON is YAML, too."""
-    metric = {"type": "mean_reward", "name": "mean return", "value": judged.get("return")}
+def _front_matter(task: str, evaluation: Mapping[str, Any]) -> Iterator[str]:
+    """Metadata for the hub: tags and the result. It is YAML, of which JSON is a part."""
+    metric = {"type": "mean_reward", "name": "mean return", "value": evaluation.get("return")}
     result = {"task": {"type": "reinforcement-learning"}, "dataset": {"name": task, "type": task}, "metrics": [metric]}
     yield "---\nlibrary_name: sasr\ntags: " + json.dumps(["reinforcement-learning", "reward-shaping", "sasr", task])
-    if judged:
+    if evaluation:
         yield "model-index: " + json.dumps([{"name": f"sasr on {task}", "results": [result]}])
     yield "---\n"
 
 
-def _table(judged: Mapping[str, Any]) -> Iterator[str]:
-    if not judged:
+def _table(evaluation: Mapping[str, Any]) -> Iterator[str]:
+    if not evaluation:
         yield "Not evaluated: `sasr eval RUN` before the export adds a table here.\n"
         return
     yield "| evaluation | episodes of each seed | mean return | success rate |\n|---|---|---|---|"
-    yield f"| {judged['what']} | {judged['episodes']} | {number(judged['return'])} | {judged['success']:.0%} |\n"
+    mean = number(evaluation["return"])
+    yield f"| {evaluation['what']} | {evaluation['episodes']} | {mean} | {evaluation['success']:.0%} |\n"
 
 
-def _judged(policy: Policy) -> dict[str, Any]:
-    """What `sasr eval` found of this very policy, else the last evaluation in training; empty where there is none."""
+def _newest_evaluation(policy: Policy) -> dict[str, Any]:
+    """The result of `sasr eval` for these weights, or of the last evaluation in training; empty without one."""
     folder, seeds = policy.folder, len(policy.seeds)
     try:
-        data = json.loads(read_regular(folder.path / JUDGEMENT, CONFIG_BYTES))
+        data = json.loads(read_regular(folder.path / EVALUATION, CONFIG_BYTES))
         if data["step"] == policy.steps:
             row = data["rows"][-1]
             return _result("sasr eval", data["episodes"], row["return_mean"], row["success_rate"])
     except (OSError, ValueError, LookupError, TypeError):
-        pass  # there is none, or it is damaged: the card says what is known
+        pass  # there is none, or it is damaged
     curve = plots.evaluation_curve(read_metrics(folder.path, "evaluation"), seeds)
     if not len(curve.steps):
         return {}
@@ -135,5 +136,6 @@ def _judged(policy: Policy) -> dict[str, Any]:
 
 
 def _result(what: str, episodes: int, mean: float, success: float) -> dict[str, Any]:
-    found = {"what": what, "episodes": int(episodes), "return": float(mean), "success": float(success)}
-    return found if math.isfinite(mean + success) else {}
+    if not math.isfinite(mean + success):
+        return {}
+    return {"what": what, "episodes": int(episodes), "return": float(mean), "success": float(success)}

@@ -1,4 +1,4 @@
-"""`sasr compare` as typed: results and report at the end, and mistakes told before any cell starts."""
+"""`sasr compare` as typed: results and report at the end, and mistakes told before any run starts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sasr.cli import compare
 from sasr.experiments import runners
 from sasr.experiments.estimate import examine
 from sasr.experiments.plan import Plan
-from sasr.experiments.runners import Room
+from sasr.experiments.runners import Memory
 from sasr.logs.metrics import read_metrics
 from sasr.report.store import read_result, read_results, write_result
 from tests.cli.commands import run
-from tests.experiments.small import FLAGS, cells
+from tests.experiments.small import FLAGS, small_runs
 from tests.report.synthetic import make_result
 
 TINY = ("--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "100", *FLAGS)
@@ -46,7 +46,7 @@ def test_a_comparison_ends_with_a_results_store_that_the_report_reads(
     flags = ("compare", "--plan", "own.toml", *FLAGS, "--out", "own", "--on", "inline", "--population", "1", "--save")
     code, output = run(capsys, *flags)
     assert code == 0, output
-    assert "4 of 4 cells done" in output
+    assert "4 of 4 runs done" in output
     found = {result.method: result for result in read_results(here / "results").results}
     assert set(found) == {"sac", "gentle"}
     gentle = found["gentle"]
@@ -63,7 +63,7 @@ def test_a_comparison_ends_with_a_results_store_that_the_report_reads(
 
     code, output = run(capsys, *flags)
     assert code == 0
-    assert "4 of 4 cells were done before" in output
+    assert "4 of 4 runs were done before" in output
     code, output = run(capsys, "report", "own", "--out", "page.html")
     assert code == 0
     assert "1 task(s), 2 method(s), 4 run(s)" in output
@@ -72,7 +72,7 @@ def test_a_comparison_ends_with_a_results_store_that_the_report_reads(
 def test_a_dry_run_estimates_and_leaves_nothing_behind(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, output = run(capsys, "compare", *TINY, "--dry-run", "--seeds", "2", "--jobs", "1")
     assert code == 0, output
-    assert "1 cells, about" in output
+    assert "1 runs, about" in output
     assert "GiB" in output
     assert list(here.iterdir()) == []
 
@@ -83,8 +83,8 @@ def test_seeds_are_how_many_or_which(
 ) -> None:
     code, output = run(capsys, "compare", *TINY, "--on", "inline", "--seeds", text)
     assert code == 0, output
-    (cell,) = (here / "grid" / "cells").iterdir()
-    assert sasr.Run(cell).config.seeds == seeds
+    (folder,) = (here / "grid" / "cells").iterdir()
+    assert sasr.Run(folder).config.seeds == seeds
 
 
 @pytest.mark.parametrize("text", ['"R(s, a)",sac', 'sac , "R(s, a)"', '"R(s, a)",\n  sac,'])
@@ -98,14 +98,14 @@ def test_a_method_with_a_comma_in_its_name_stands_in_quotes(
     flags = ("compare", "--plan", "own.toml", "--seeds", "1", "--steps", "100", "--dry-run", *FLAGS, "--methods")
     code, output = run(capsys, *flags, text)
     assert code == 0, output
-    assert "2 cells, about" in output
+    assert "2 runs, about" in output
     code, output = run(capsys, *flags, text.replace('"', ""))
     assert code == 2
     assert "did you mean 'R(s)'" in output
 
 
 @pytest.mark.parametrize("flag", ["--save", "--save-stopped"])
-def test_a_cell_that_fails_makes_the_command_fail_and_is_not_saved(
+def test_a_run_that_fails_makes_the_command_fail_and_is_not_saved(
     here: Path, capsys: pytest.CaptureFixture[str], flag: str
 ) -> None:
     import tests.experiments.test_runners  # noqa: F401  registers Broken-v0
@@ -116,18 +116,18 @@ def test_a_cell_that_fails_makes_the_command_fail_and_is_not_saved(
     assert "failed: sac on Broken-v0, seed 0" in output
     (log,) = (here / "grid" / "logs").iterdir()
     assert str(Path("grid") / "logs" / log.name) in output
-    assert "1 of 2 cells done" in output
+    assert "1 of 2 runs done" in output
     assert "not saved: sac on Broken-v0" in output
     assert [result.task for result in read_results(here / "results").results] == ["Pendulum-v1"]
 
 
-def test_a_result_is_saved_as_soon_as_its_cells_are_done(
+def test_a_result_is_saved_as_soon_as_its_runs_are_done(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def taken_away(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare, "save_results", taken_away)  # what comes after the last cell never comes
+    monkeypatch.setattr(compare, "save_results", taken_away)  # what comes after the last run never comes
     assert run(capsys, "compare", *TINY, "--on", "inline", "--save")[0] == 130
     (result,) = read_results(here / "results" / "compare").results  # no suite, no plan
     assert len(result.seeds[0].final) == 2
@@ -153,7 +153,7 @@ def test_what_was_stopped_is_saved_as_far_as_it_came(here: Path) -> None:
 
 
 def stopped_after_two_evaluations(here: Path, number: signal.Signals) -> str:
-    """What a grid of two cells says that is stopped."""
+    """What a grid of two runs says that is stopped."""
     flags = ("compare", "--tasks", "Pendulum-v1", "--methods", "sac", "--steps", "100000", *FLAGS, "--seeds", "3,5")
     command = [sys.executable, "-m", "sasr", *flags, "--population", "1", "--jobs", "2", "--save-stopped"]
     before = max(evaluations(here), default=0)
@@ -173,7 +173,7 @@ def stopped_after_two_evaluations(here: Path, number: signal.Signals) -> str:
 
 
 def evaluations(here: Path) -> list[int]:
-    """How many each cell has."""
+    """How many each run has."""
     runs = (here / "grid").glob("cells/*/metrics.jsonl")
     return [own.read_text().count('"kind": "evaluation", "step"') for own in runs]
 
@@ -183,14 +183,14 @@ def evaluations(here: Path) -> list[int]:
     [
         ((), "give --tasks, a plan file with --plan, or one of the paper's suites: ablation-bandwidth"),
         (("tabel1",), "did you mean 'table1'"),
-        (("ablation-weight", "--plan", "own.toml"), "take one of them"),
+        (("ablation-weight", "--plan", "own.toml"), "use one of them"),
         (("--plan", "nowhere.toml"), "nowhere.toml can't be read"),
         (("--plan", "own.toml"), "own.toml, line 2: method 'sacc' is unknown; did you mean 'sac'"),
         (("--tasks", "MountainCarr", "--methods", "sac"), "did you mean MountainCar"),
         (("--tasks", "MountainCar", "--methods", "sasrr"), "did you mean 'sasr'"),
         (("--tasks", "MountainCar,MountainCar", "--methods", "sac"), "is in the plan twice"),
-        ((*TINY, "--seeds", "none"), "neither a number of runs nor seeds"),
-        ((*TINY, "--seeds", "0"), "must be at least 1"),
+        ((*TINY, "--seeds", "none"), "neither a number of seeds nor a list"),
+        ((*TINY, "--seeds", "0"), "must be from 1 to"),
         ((*TINY, "--final-episodes", "0"), "--final-episodes 0 must be at least 1"),
         ((*TINY, "--set", "agent.hiden=3"), "did you mean 'hidden'"),
         ((*TINY, "--set", "shaper.retention=1"), "sac: shaper.retention: shaper=none has no settings"),
@@ -208,10 +208,10 @@ def evaluations(here: Path) -> list[int]:
         ((*TINY, "--save", "--results", "newer"), f"{Path('newer', 'one.json')}: format version 9"),
         ((*TINY, "--on", "ray", "--gpus", "-1"), "--gpus -1 must not be negative"),
         ((*TINY, "--track", "wandbb"), "did you mean 'wandb'"),
-        ((*TINY, "--on", "ray", "--address", "nowhere"), "--address nowhere is no address"),
+        ((*TINY, "--on", "ray", "--address", "nowhere"), "--address nowhere is not HOST:PORT"),
     ],
 )
-def test_a_mistake_is_told_before_any_cell_starts(
+def test_a_mistake_is_told_before_any_run_starts(
     arguments: tuple[str, ...], message: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "own.toml").write_text('tasks = ["MountainCar"]\nmethods = ["sacc"]\n')
@@ -249,7 +249,7 @@ def test_an_address_without_ray_is_told_within_seconds(
             server.shutdown()
     assert code == 2
     assert f"no Ray answers at 127.0.0.1:{server.server_port}" in output
-    assert ("something else is there" in output) == (there != "nobody")
+    assert ("another service does" in output) == (there != "nobody")
     assert not (here / "grid" / "cells").exists()
 
 
@@ -269,11 +269,11 @@ def test_a_grids_runs_can_be_read_by_tensorboard(here: Path, capsys: pytest.Capt
     flags = [flag for flag in TINY if flag != "--no-tensorboard"]
     code, output = run(capsys, "compare", *flags, "--on", "inline")
     assert code == 0, output
-    (cell,) = (here / "grid" / "cells").iterdir()
-    events = accumulator(str(cell / "tensorboard" / "seed-0"))
+    (folder,) = (here / "grid" / "cells").iterdir()
+    events = accumulator(str(folder / "tensorboard" / "seed-0"))
     events.Reload()
     shown = {own.step: own.value for own in events.Scalars("eval/mean_reward")}
-    told = {event["step"]: event["return_mean"] for event in read_metrics(cell, "evaluation")}
+    told = {event["step"]: event["return_mean"] for event in read_metrics(folder, "evaluation")}
     assert shown == pytest.approx(told, rel=1e-6)
     assert 100 in shown
 
@@ -305,13 +305,13 @@ def test_without_a_package_the_line_to_install_it_is_told(
 
 @pytest.mark.parametrize(("on", "population", "most"), [("pool", None, 3), ("pool", 2, 2), ("ray", None, 10)])
 def test_seeds_share_a_process_as_far_as_they_fit(on: Any, population: int | None, most: int) -> None:
-    (cell,) = cells(["Pendulum-v1"], ["sac"], seeds=10)
-    need = examine(cell)
-    five, three = (need.of(replace(cell, seeds=tuple(range(seeds)))) for seeds in (5, 3))
+    (run,) = small_runs(["Pendulum-v1"], ["sac"], seeds=10)
+    need = examine(run)
+    five, three = (need.of(replace(run, seeds=tuple(range(seeds)))) for seeds in (5, 3))
     means = runners.Resources(
-        on=on, jobs=None, threads=1, population=population, rooms=[Room("0", five), Room("1", three)]
+        on=on, jobs=None, threads=1, population=population, memories=[Memory("0", five), Memory("1", three)]
     )
-    assert means.most_seeds(Plan((cell,)), {cell.kind: need})(cell) == most
+    assert means.most_seeds(Plan((run,)), {run.settings_digest: need})(run) == most
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_seeds_share_a_process_as_far_as_they_fit(on: Any, population: int | Non
         (8, 1, 1, None, [10]),
     ],
 )
-def test_on_cpus_fewer_cells_than_cores_are_split_among_them(
+def test_on_cpus_fewer_runs_than_cores_are_split_among_them(
     cores: int,
     methods: int,
     jobs: int | None,
@@ -336,11 +336,12 @@ def test_on_cpus_fewer_cells_than_cores_are_split_among_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runners, "cores", lambda: cores)
-    plan = Plan(tuple(cells(["Pendulum-v1"], ["sac", "sasr", "rnd"][:methods], seeds=10)))
-    needs = {cell.kind: examine(cell) for cell in plan.cells}
+    plan = Plan(tuple(small_runs(["Pendulum-v1"], ["sac", "sasr", "rnd"][:methods], seeds=10)))
+    needs = {run.settings_digest: examine(run) for run in plan.runs}
     for name, expected in (("", sizes), ("0", [10] * methods)):  # a GPU is shared well only under MPS
-        means = runners.Resources(on="pool", jobs=jobs, threads=threads, population=None, rooms=[Room(name, 2**40)])
-        parts = plan.split(means.most_seeds(plan, needs)).cells
+        memories = [Memory(name, 2**40)]
+        means = runners.Resources(on="pool", jobs=jobs, threads=threads, population=None, memories=memories)
+        parts = plan.split(means.most_seeds(plan, needs)).runs
         assert [len(own.seeds) for own in parts] == expected
         shares = means.shared(len(parts))
         assert shares.at_once * shares.threads <= cores
@@ -355,13 +356,13 @@ def test_what_has_begun_goes_on_in_its_own_parts(here: Path, capsys: pytest.Capt
     for more in ((), ("--population", "2")):
         code, output = run(capsys, *flags, "--seeds", "2", *more)
         assert code == 0, output
-        assert "2 of 2 cells done" in output
+        assert "2 of 2 runs done" in output
     # Seeds that are new come in a run of their own; a folder that says nothing is no reason to stop.
     (here / "grid" / "cells" / "Pendulum-v1-sac-00000000").mkdir()
     (here / "grid" / "cells" / "Pendulum-v1-sac-00000000" / "config.json").write_text("[]")
     code, output = run(capsys, *flags, "--seeds", "4", "--save")
     assert code == 0, output
-    assert "3 of 3 cells done" in output
+    assert "3 of 3 runs done" in output
     assert {path: path.stat().st_mtime_ns for path in before} == before
     (result,) = read_results("results").results
     assert [own.seed for own in result.seeds] == [0, 1, 2, 3]
@@ -374,7 +375,7 @@ def test_a_method_is_skipped_on_tasks_where_it_can_not_act(here: Path, capsys: p
     code, output = run(capsys, "compare", "--tasks", *GAMES, "--methods", "td3,sac")
     assert code == 0, output
     assert "skipped: td3 on CartPole-v1: action space Discrete(2) is discrete" in output
-    assert "3 of 3 cells done" in output
+    assert "3 of 3 runs done" in output
 
 
 @pytest.mark.parametrize(
@@ -418,8 +419,8 @@ def test_settings_mean_the_same_in_train_and_compare(here: Path, capsys: pytest.
     assert run(capsys, "train", "MountainCar", *flags, "--out", "run")[0] == 0
     grid = ("--tasks", "MountainCar", "--methods", "sasr", "--seeds", "1", "--on", "inline", "--final-episodes", "1")
     assert run(capsys, "compare", *grid, *flags)[0] == 0
-    (cell,) = (here / "grid" / "cells").iterdir()
-    trained, compared = (json.loads((folder / "config.json").read_text())["config"] for folder in (here / "run", cell))
+    (folder,) = (here / "grid" / "cells").iterdir()
+    trained, compared = (json.loads((place / "config.json").read_text())["config"] for place in (here / "run", folder))
     assert trained["task_settings"] == {"reward_scale": 1.0}
     assert trained["agent_config"]["hidden"] == [8]
     for name in ("task", "task_settings", "agent", "agent_config", "shaper", "shaper_config", "steps", "seeds"):

@@ -21,7 +21,7 @@ def test_the_command_writes_a_page_beside_the_runs(tmp_path: Path, capsys: pytes
     code, output = run(capsys, "report", str(tmp_path / "runs"))
     assert code == 0
     assert "incomplete: sasr on MountainCar: seeds 0–1 stopped at 2,000 of 3,000 steps" in output
-    assert "left out: empty is empty: a run that never began" in output
+    assert "left out: empty is empty: a run that never started" in output
     page = tmp_path / "runs" / "report.html"
     assert f"sasr report {tmp_path / 'runs'}" in page.read_text()
     # A second time the page itself is in the way of nothing.

@@ -168,7 +168,7 @@ def test_an_unknown_task_offers_names() -> None:
 
 
 def test_composite_actions_are_refused() -> None:
-    with pytest.raises(TypeError, match="no plain array"):
+    with pytest.raises(TypeError, match="not a plain array"):
         Population(Count, seeds=[0], action_space=spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2))))
 
 
@@ -182,7 +182,7 @@ def population_of(space: spaces.Space[Any]) -> Population:
 def test_an_action_outside_its_space_names_member_and_index(value: float) -> None:
     actions = np.zeros((3, 2, 4), np.float32)
     actions[2, 1, 3] = value
-    message = rf"action of member 2 \(seed 12\), environment 1 is {np.float32(value)!s}.* at index 3, outside"
+    message = rf"action of seed 12, environment 1 is {np.float32(value)!s}.* at index 3, outside"
     with population_of(spaces.Box(-1, 1, (4,), np.float32)) as population:
         with pytest.raises(ValueError, match=message):
             population.send(actions)
@@ -217,7 +217,7 @@ def test_closing_in_the_middle_of_a_step_kills_nobody() -> None:
 def test_discrete_actions_are_checked_too(space: spaces.Space[Any], fine: Any, wrong: Any) -> None:
     with population_of(space) as population:
         population.step(np.broadcast_to(np.array(fine), (3, 2, *(space.shape or ()))))
-        with pytest.raises(ValueError, match=r"action of member 0 .*outside"):
+        with pytest.raises(ValueError, match=r"action of seed 10, environment 0 .*outside"):
             population.send(np.broadcast_to(np.array(wrong), (3, 2, *(space.shape or ()))))
 
 

@@ -179,7 +179,7 @@ def test_an_environment_that_cannot_even_reset_is_named() -> None:
         saved = population.save()
         runner: Any = population.runner
         runner.stepper.environments[0].env.reset = None
-        with pytest.raises(PopulationError, match=r"Fragile: member 0 \(seed 0\), environment 0, raised TypeError"):
+        with pytest.raises(PopulationError, match=r"Fragile: seed 0, environment 0, raised TypeError"):
             population.restore(saved)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sasr.experiments.grid import Grid
 from sasr.experiments.job import Job
-from sasr.experiments.plan import Cell, changed, grid
+from sasr.experiments.plan import GridRun, changed, grid
 from sasr.experiments.runners import Runner
 from sasr.logs.metrics import read_metrics
 
@@ -22,21 +22,22 @@ FLAGS = (
 )
 
 
-def cells(
+def small_runs(
     tasks: Sequence[str] = ("Pendulum-v1", "MountainCar"),
     methods: Sequence[str] = ("sasr", "sac"),
     *,
     seeds: int = 2,
     steps: int = 300,
-) -> list[Cell]:
+) -> list[GridRun]:
     return changed(grid(tasks, methods, seeds=seeds, steps=steps), agent=AGENT, settings=SETTINGS)
 
 
-def jobs(out: Path, own: Sequence[Cell] | None = None) -> list[Job]:
-    return [Job(cell=cell, out=out, device="cpu", workers=0, final_episodes=2, events=False) for cell in own or cells()]
+def jobs(out: Path, own: Sequence[GridRun] | None = None) -> list[Job]:
+    same: dict[str, Any] = {"out": out, "device": "cpu", "workers": 0, "final_episodes": 2, "events": False}
+    return [Job(run=run, **same) for run in own or small_runs()]
 
 
-def carried_out(runner: Runner, out: Path, own: Sequence[Cell] | None = None) -> Grid:
+def carried_out(runner: Runner, out: Path, own: Sequence[GridRun] | None = None) -> Grid:
     made = Grid(jobs(out, own))
     runner.check(made.left)
     made.run(runner)
@@ -44,7 +45,7 @@ def carried_out(runner: Runner, out: Path, own: Sequence[Cell] | None = None) ->
 
 
 def recorded(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """What must not depend on who ran a cell, by cell: every episode, figure and evaluation, and the last judgement."""
+    """What must not depend on who ran a run, by run: every episode, figure and evaluation, and the last judgement."""
     found: dict[str, list[dict[str, Any]]] = {}
     for folder in sorted((out / "cells").iterdir()):
         events = read_metrics(folder, "episode", "figures", "evaluation")

@@ -1,4 +1,4 @@
-"""Methods, cells and plans: what is in them, and what is refused."""
+"""Methods, runs and plans: what is in them, and what is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sasr.agents import SacConfig
 from sasr.agents.registry import AGENTS
 from sasr.api import complete
 from sasr.evidence.bandwidth import LinearSchedule
-from sasr.experiments import Cell, Method, Plan, built_in_methods
+from sasr.experiments import GridRun, Method, Plan, built_in_methods
 from sasr.experiments.plan import changed, grid
 from sasr.experiments.plan_file import Choice, parse_plan, read_plan, read_suite, suites
 from sasr.shaping.presets import PRESETS
@@ -25,9 +25,9 @@ from sasr.shaping.registry import SHAPERS
 ROOT = Path(__file__).parents[2]
 
 
-def cell(**changes: Any) -> Cell:
+def grid_run(**changes: Any) -> GridRun:
     given: dict[str, Any] = {"task": "MountainCar", "method": built_in_methods()["sasr"], "seeds": (0, 1), "steps": 500}
-    return Cell(**(given | changes))
+    return GridRun(**(given | changes))
 
 
 def test_every_shaper_preset_and_agent_is_a_method() -> None:
@@ -59,20 +59,20 @@ def test_presets_of_sasr_that_are_the_papers_train_the_papers_agent() -> None:
 
 def test_an_id_depends_on_the_content_alone() -> None:
     ids = {
-        cell().id,
-        cell(task="MountainCarPaper").id,
-        cell(method=built_in_methods()["sasr-paper"]).id,
-        cell(seeds=(0, 2)).id,
-        cell(steps=501).id,
-        changed([cell()], agent={"tau": 0.1})[0].id,
-        changed([cell()], settings={"discount": 0.9})[0].id,
+        grid_run().id,
+        grid_run(task="MountainCarPaper").id,
+        grid_run(method=built_in_methods()["sasr-paper"]).id,
+        grid_run(seeds=(0, 2)).id,
+        grid_run(steps=501).id,
+        changed([grid_run()], agent={"tau": 0.1})[0].id,
+        changed([grid_run()], settings={"discount": 0.9})[0].id,
     }
     assert len(ids) == 7
-    assert cell(task="SASR/MountainCar-v0").id == cell().id == "MountainCar-sasr-c16cc537"
-    assert changed([cell()], settings={"checkpoint_minutes": 1.0})[0].id == cell().id
+    assert grid_run(task="SASR/MountainCar-v0").id == grid_run().id == "MountainCar-sasr-c16cc537"
+    assert changed([grid_run()], settings={"checkpoint_minutes": 1.0})[0].id == grid_run().id
 
 
-def test_a_cell_goes_to_json_and_back() -> None:
+def test_a_run_goes_to_json_and_back() -> None:
     method = Method(
         name="own",
         shaper="sasr",
@@ -81,8 +81,8 @@ def test_a_cell_goes_to_json_and_back() -> None:
         shaper_settings={"bandwidth": [0.5, 0.1]},
         settings={"truncation_is_terminal": "none", "eval_every": 0},
     )
-    own = cell(method=method)
-    back = Cell.from_json(json.loads(json.dumps(own.to_json())))
+    own = grid_run(method=method)
+    back = GridRun.from_json(json.loads(json.dumps(own.to_json())))
     assert back == own
     assert back.id == own.id
     assert back.config() == own.config()
@@ -90,10 +90,10 @@ def test_a_cell_goes_to_json_and_back() -> None:
 
 def test_a_schedule_without_a_length_takes_the_whole_run() -> None:
     method = Method(name="h", shaper="sasr", shaper_settings={"bandwidth": [0.5, 0.1]})
-    found = [cell(method=method, steps=steps).config().shaper_config.bandwidth for steps in (300, 900)]
+    found = [grid_run(method=method, steps=steps).config().shaper_config.bandwidth for steps in (300, 900)]
     assert found == [LinearSchedule(0.5, 0.1, 300), LinearSchedule(0.5, 0.1, 900)]
     fixed = Method(name="h", shaper="sasr", shaper_settings={"bandwidth": [0.5, 0.1, 77]})
-    assert cell(method=fixed).config().shaper_config.bandwidth == LinearSchedule(0.5, 0.1, 77)
+    assert grid_run(method=fixed).config().shaper_config.bandwidth == LinearSchedule(0.5, 0.1, 77)
 
 
 @pytest.mark.parametrize(
@@ -121,32 +121,32 @@ def test_a_run_that_is_in_a_plan_twice_is_refused() -> None:
     sasr = built_in_methods()["sasr"]
     twin = dataclasses.replace(sasr, name="twin")
     with pytest.raises(ValueError, match="seed 1 of sasr on MountainCar is in the plan twice"):
-        Plan((cell(), cell(seeds=(1, 2))))
+        Plan((grid_run(), grid_run(seeds=(1, 2))))
     with pytest.raises(ValueError, match="as sasr and as twin"):
-        Plan((cell(), cell(method=twin)))
-    assert len(Plan((cell(), cell(seeds=(2, 3)))).cells) == 2
-    with pytest.raises(ValueError, match="no cells"):
+        Plan((grid_run(), grid_run(method=twin)))
+    assert len(Plan((grid_run(), grid_run(seeds=(2, 3)))).runs) == 2
+    with pytest.raises(ValueError, match="no runs"):
         Plan(())
 
 
 def test_a_population_is_split_evenly_and_loses_no_seed() -> None:
-    whole = Plan((cell(seeds=tuple(range(10))),))
-    parts = whole.split(lambda own: 4).cells
+    whole = Plan((grid_run(seeds=tuple(range(10))),))
+    parts = whole.split(lambda own: 4).runs
     assert [len(part.seeds) for part in parts] in ([3, 4, 3], [3, 3, 4])
     assert [seed for part in parts for seed in part.seeds] == list(range(10))
-    assert len({part.kind for part in parts}) == 1
+    assert len({part.settings_digest for part in parts}) == 1
     assert whole.split(lambda own: 99) == whole
-    assert len(whole.split(lambda own: 0).cells) == 10
+    assert len(whole.split(lambda own: 0).runs) == 10
 
 
 @given(st.lists(st.integers(0, 11), unique=True, min_size=1), st.lists(st.sets(st.integers(0, 11))), st.integers(1, 12))
 def test_parts_that_have_begun_stay_and_the_rest_is_split(seeds: list[int], sets: list[set[int]], most: int) -> None:
-    whole, taken, begun = cell(seeds=tuple(seeds)), set[int](), list[Cell]()
+    whole, taken, begun = grid_run(seeds=tuple(seeds)), set[int](), list[GridRun]()
     for own in sets:
         if own and own <= set(seeds) - taken:
             begun.append(dataclasses.replace(whole, seeds=tuple(own)))
             taken |= own
-    parts = Plan((whole,)).split(lambda own: most, lambda own: begun).cells
+    parts = Plan((whole,)).split(lambda own: most, lambda own: begun).runs
     assert sorted(seed for part in parts for seed in part.seeds) == sorted(seeds)
     assert all(part in parts for part in begun)
     assert all(len(part.seeds) <= most for part in parts if part not in begun)
@@ -156,7 +156,7 @@ def test_parts_that_have_begun_stay_and_the_rest_is_split(seeds: list[int], sets
     ("given", "message"),
     [
         ({"methods": ["sacc"]}, "did you mean 'sac'"),
-        ({"seeds": 0}, "no runs"),
+        ({"seeds": 0}, "is empty"),
         ({"seeds": [1, 1]}, "has duplicates"),
         ({"steps": 0}, "must be at least 1"),
     ],
@@ -183,7 +183,7 @@ ABLATIONS = {  # the paper's tables in its appendix
 @pytest.mark.parametrize("suite", ABLATIONS)
 def test_an_ablation_is_the_papers(suite: str) -> None:
     setting, values = ABLATIONS[suite]
-    configs = [own.config(device="cpu") for own in read_suite(suite).cells]
+    configs = [own.config(device="cpu") for own in read_suite(suite).runs]
     assert {config.task for config in configs} == SIX | {"MountainCar"}
     configs = [config for config in configs if config.task in SIX]
     assert {len(config.seeds) for config in configs} == {10}
@@ -201,7 +201,7 @@ def values_of(setting: str) -> Any:
 
 
 def test_table1_is_a_row_of_every_method_for_each_continuous_task_cheap_rows_first() -> None:
-    cells = read_suite("table1").cells
+    runs = read_suite("table1").runs
     steps = {
         "MountainCar": 100_000,
         "HumanKeep": 100_000,
@@ -214,21 +214,21 @@ def test_table1_is_a_row_of_every_method_for_each_continuous_task_cheap_rows_fir
         "RobotPickPlace": 300_000,
     }
     rivals = {"drnd", "relara", "gfa_rfe", "rosa", "explors", "explo", "rnd", "sac", "td3", "ppo", "noisynet"}
-    assert [(own.task, own.steps) for own in cells] == [entry for entry in steps.items() for _ in range(12)]
+    assert [(own.task, own.steps) for own in runs] == [entry for entry in steps.items() for _ in range(12)]
     for task in steps:
-        assert {own.method.name for own in cells if own.task == task} == {"sasr", *rivals}
-    assert {own.seeds for own in cells} == {(0, 1, 2, 3, 4)}
+        assert {own.method.name for own in runs if own.task == task} == {"sasr", *rivals}
+    assert {own.seeds for own in runs} == {(0, 1, 2, 3, 4)}
 
 
 def test_a_choice_narrows_every_grid_of_a_suite() -> None:
     three = ["SASR/RobotReach-v0", "MountainCar", "HumanKeep"]
-    cells = read_suite("table1", Choice(tasks=three, methods=["td3", "sasr"], seeds=[7], steps=700)).cells
-    assert [(own.task, own.method.name) for own in cells] == [
+    runs = read_suite("table1", Choice(tasks=three, methods=["td3", "sasr"], seeds=[7], steps=700)).runs
+    assert [(own.task, own.method.name) for own in runs] == [
         (task, method) for task in ("MountainCar", "HumanKeep", "RobotReach") for method in ("sasr", "td3")
     ]
-    assert {(own.seeds, own.steps) for own in cells} == {((7,), 700)}
-    narrowed = {own.id for own in read_suite("table1", Choice(tasks=["AntFar"])).cells}
-    assert narrowed <= {own.id for own in read_suite("table1").cells}
+    assert {(own.seeds, own.steps) for own in runs} == {((7,), 700)}
+    narrowed = {own.id for own in read_suite("table1", Choice(tasks=["AntFar"])).runs}
+    assert narrowed <= {own.id for own in read_suite("table1").runs}
 
 
 @pytest.mark.parametrize(
@@ -267,15 +267,15 @@ steps = 2000
 
 
 def test_grids_that_a_choice_makes_alike_are_one() -> None:
-    assert len(parse_plan(LENGTHS, where="own.toml").cells) == 6
-    cells = parse_plan(LENGTHS, where="own.toml", choice=Choice(steps=500)).cells
+    assert len(parse_plan(LENGTHS, where="own.toml").runs) == 6
+    cells = parse_plan(LENGTHS, where="own.toml", choice=Choice(steps=500)).runs
     assert [(own.task, own.method.name, own.seeds) for own in cells] == [
         ("MountainCar", "sasr", (0, 1, 4)),
         ("MountainCar", "sac", (0, 1, 4)),
         ("HumanKeep", "sasr", (0, 1)),
         ("HumanKeep", "sac", (0, 1)),
     ]
-    cells = parse_plan(LENGTHS, where="own.toml", choice=Choice(tasks=["MountainCar"], seeds=3, steps=500)).cells
+    cells = parse_plan(LENGTHS, where="own.toml", choice=Choice(tasks=["MountainCar"], seeds=3, steps=500)).runs
     assert [(own.method.name, own.seeds) for own in cells] == [("sasr", (0, 1, 2)), ("sac", (0, 1, 2))]
     text = 'tasks = ["MountainCar"]\n[methods.sac]\n[methods.b]\nlike = "sac"'
     with pytest.raises(ValueError, match="as sac and as b"):  # two names for one run stay a mistake
@@ -289,7 +289,7 @@ def test_a_choice_that_only_parts_of_different_grids_have_is_refused() -> None:
 
 def test_tasks_and_methods_are_taken_from_the_choice_where_a_plan_names_none() -> None:
     plan = parse_plan("seeds = 3", where="own.toml", choice=Choice(tasks=["Pendulum-v1"], methods=["sac"]))
-    assert [(own.task, own.method.name, own.seeds) for own in plan.cells] == [("Pendulum-v1", "sac", (0, 1, 2))]
+    assert [(own.task, own.method.name, own.seeds) for own in plan.runs] == [("Pendulum-v1", "sac", (0, 1, 2))]
     with pytest.raises(ValueError, match="there are no methods"):
         parse_plan("seeds = 3", where="own.toml", choice=Choice(tasks=["Pendulum-v1"]))
 
@@ -298,8 +298,8 @@ def test_tasks_and_methods_are_taken_from_the_choice_where_a_plan_names_none() -
 def test_a_plan_of_the_repository_can_be_run(name: str) -> None:
     path = ROOT / "results" / "plans" / f"{name}.toml"
     plan = read_plan(path)
-    assert {len(own.seeds) for own in plan.cells} == {10}
-    for own in plan.cells:
+    assert {len(own.seeds) for own in plan.runs} == {10}
+    for own in plan.runs:
         config = complete(own.config(device="cpu"))
         assert config.evaluation_period <= 10_000
     command = re.search("sasr compare (.*)", path.read_text())
@@ -308,25 +308,25 @@ def test_a_plan_of_the_repository_can_be_run(name: str) -> None:
 
 
 def test_the_check_of_the_agent_evaluates_often_enough() -> None:
-    steps = {own.task: own.steps for own in read_plan(ROOT / "results" / "plans" / "agent-check.toml").cells}
+    steps = {own.task: own.steps for own in read_plan(ROOT / "results" / "plans" / "agent-check.toml").runs}
     assert steps == {"MountainCar": 100_000, "HumanKeep": 100_000, "RobotReach": 75_000, "RobotPush": 175_000}
 
 
-def test_settings_of_a_task_are_part_of_a_cell() -> None:
+def test_settings_of_a_task_are_part_of_a_run() -> None:
     plan = parse_plan(
         'tasks = ["RobotSlide"]\nmethods = ["sac"]\nset.task.fixed = true\nsteps = 6000', where="own.toml"
     )
-    (fixed,) = plan.cells
+    (fixed,) = plan.runs
     assert fixed.config().task_options == {"fixed": True}
     (by_flag,) = changed(grid(["RobotSlide"], ["sac"], steps=6000), task={"fixed": "yes"})
     assert by_flag.id == fixed.id
     assert grid(["RobotSlide"], ["sac"], steps=6000)[0].id != fixed.id
-    assert Cell.from_json(json.loads(json.dumps(fixed.to_json()))) == fixed
+    assert GridRun.from_json(json.loads(json.dumps(fixed.to_json()))) == fixed
 
 
 def test_settings_are_changed_in_all_methods_or_refused_with_the_one_that_lacks_them() -> None:
-    cells = changed(grid(["MountainCar"], ["sasr", "sasr-paper"], steps=6000), shaper={"features": "300"})
-    assert [own.config().shaper_config.features for own in cells] == [300, 300]
+    runs = changed(grid(["MountainCar"], ["sasr", "sasr-paper"], steps=6000), shaper={"features": "300"})
+    assert [own.config().shaper_config.features for own in runs] == [300, 300]
     for part, message in (("agent", "ppo: .*burn_in"), ("shaper", "sac: .*burn_in")):
         with pytest.raises(ValueError, match=message):
             changed(grid(["MountainCar"], ["sac", "ppo"]), **{part: {"burn_in": 3}})
@@ -343,7 +343,7 @@ def test_a_setting_that_only_another_form_of_the_agent_has_is_refused() -> None:
 
 def test_a_plan_file_has_grids_methods_of_ones_own_and_settings_for_all() -> None:
     plan = parse_plan(TEXT, where="own.toml")
-    found = {(own.task, own.method.name): own for own in plan.cells}
+    found = {(own.task, own.method.name): own for own in plan.runs}
     assert list(found) == [
         ("MountainCar", "sac"),
         ("MountainCar", "wide"),
@@ -355,7 +355,7 @@ def test_a_plan_file_has_grids_methods_of_ones_own_and_settings_for_all() -> Non
     assert found["MountainCar", "sac"].config().agent_config.hidden == (16, 16)
     assert found["Pendulum-v1", "wider"].config().agent == "td3"
     assert found["Pendulum-v1", "wider"].config().shaper == "sasr"
-    assert [own.seeds for own in plan.cells] == [(3, 5), (3, 5), (0,), (0,)]
+    assert [own.seeds for own in plan.runs] == [(3, 5), (3, 5), (0,), (0,)]
 
 
 TEXT = """

@@ -21,7 +21,7 @@ from sasr.experiments.runners import Inline
 from sasr.training.checkpoint import newest
 from sasr.training.trainer import CHECKPOINTS
 from tests.cli.commands import run
-from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
+from tests.experiments.small import FLAGS, carried_out, jobs, recorded, small_runs
 
 pytestmark = pytest.mark.ray
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def cluster() -> Iterator[Any]:
 def test_a_job_that_no_node_can_take_is_told_before_any_starts(cluster: Any, tmp_path: Path) -> None:
     runner = OnRay(address=cluster.address, gpus=3.0)
     with pytest.raises(ValueError, match="no node of the Ray cluster has 1 cores and 3 GPUs"):
-        runner.check(jobs(tmp_path, cells(["Pendulum-v1"], ["sac"])))
+        runner.check(jobs(tmp_path, small_runs(["Pendulum-v1"], ["sac"])))
     runner.close()
 
 
@@ -70,7 +70,7 @@ def ancestors(process: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_cell_that_asks_for_a_gpu_is_put_where_one_is(
+def test_a_run_that_asks_for_a_gpu_is_put_where_one_is(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -104,11 +104,11 @@ def test_a_cluster_gives_what_this_process_gives_also_when_a_node_dies(
     cluster: Any, inline: Path, tmp_path: Path
 ) -> None:
     grid = carried_out(OnRay(address=cluster.address), tmp_path / "undisturbed")
-    assert len(grid.of("done")) == 4, [own.why for own in grid.statuses.values()]
+    assert len(grid.of("done")) == 4, [own.reason for own in grid.statuses.values()]
     assert recorded(tmp_path / "undisturbed") == recorded(inline)
 
-    # Longer ones here: a cell of the dead node notices that it is alone, and must not have come to its end by then.
-    longer = cells(["Pendulum-v1"], steps=2_000)
+    # Longer ones here: a run of the dead node notices that it is alone, and must not have come to its end by then.
+    longer = small_runs(["Pendulum-v1"], steps=2_000)
     carried_out(Inline(), tmp_path / "inline", longer)
     out = tmp_path / "disturbed"
     killed = threading.Event()
@@ -117,7 +117,7 @@ def test_a_cluster_gives_what_this_process_gives_also_when_a_node_dies(
         return 100 <= progress_of(job).step < 1_000 and newest(job.folder / CHECKPOINTS) is not None
 
     def kill() -> None:
-        """End a node once both have a cell that has learned something, and saved it."""
+        """End a node once both have a run that has learned something, and saved it."""
         while sum(map(is_under_way, jobs(out, longer))) < 2:
             time.sleep(0.02)
         cluster.remove_node(cluster.second, allow_graceful=False)
@@ -126,9 +126,9 @@ def test_a_cluster_gives_what_this_process_gives_also_when_a_node_dies(
     threading.Thread(target=kill, daemon=True).start()
     grid = carried_out(OnRay(address=cluster.address), out, longer)
     assert killed.is_set()
-    assert len(grid.of("done")) == 2, [own.why for own in grid.statuses.values()]
+    assert len(grid.of("done")) == 2, [own.reason for own in grid.statuses.values()]
     assert recorded(out) == recorded(tmp_path / "inline")
-    # The cell that was on the dead node was started a second time, elsewhere, and went on from where it was.
+    # The run that was on the dead node was started a second time, elsewhere, and went on from where it was.
     again = [job for job in jobs(out, longer) if job.log.read_text().count("process ") >= 2]
     assert again
     assert any('"resumed"' in (job.folder / "metrics.jsonl").read_text() for job in again)

@@ -1,4 +1,4 @@
-"""Grids survive: whoever runs a cell, and however often it is interrupted, the same comes out."""
+"""Grids survive: whoever runs a run, and however often it is interrupted, the same comes out."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import pytest
 from sasr.api import start
 from sasr.experiments.grid import Grid
 from sasr.experiments.job import Job, State, progress_of
-from sasr.experiments.plan import Cell
-from sasr.experiments.runners import Inline, Pool, Room
+from sasr.experiments.plan import GridRun
+from sasr.experiments.runners import Inline, Memory, Pool
 from tests.cli.commands import run
-from tests.experiments.small import FLAGS, carried_out, cells, jobs, recorded
+from tests.experiments.small import FLAGS, carried_out, jobs, recorded, small_runs
 
 ROOT = Path(__file__).parents[2]
 STEPS = 600
@@ -51,13 +51,14 @@ if "Broken-v0" not in gym.registry:
     gym.register("Broken-v0", f"{__name__}:Broken", max_episode_steps=20)
 
 
-def test_a_cell_that_fails_is_named_with_its_log_and_the_others_go_on(tmp_path: Path) -> None:
-    grid = carried_out(Inline(), tmp_path, [*cells(["Broken-v0"], ["sac"]), *cells(["Pendulum-v1"], ["sac"], seeds=1)])
+def test_a_run_that_fails_is_named_with_its_log_and_the_others_go_on(tmp_path: Path) -> None:
+    broken, whole = small_runs(["Broken-v0"], ["sac"]), small_runs(["Pendulum-v1"], ["sac"], seeds=1)
+    grid = carried_out(Inline(), tmp_path, [*broken, *whole])
     (failed,) = grid.of("failed")
-    assert "the spring broke" in failed.why
+    assert "the spring broke" in failed.reason
     assert "the spring broke" in failed.job.log.read_text()
     (done,) = grid.of("done")
-    assert done.job.cell.task == "Pendulum-v1"
+    assert done.job.run.task == "Pendulum-v1"
 
 
 def test_what_is_done_stays_done_and_is_judged_again_only_for_more_episodes(inline: Path) -> None:
@@ -71,8 +72,8 @@ def test_what_is_done_stays_done_and_is_judged_again_only_for_more_episodes(inli
     assert not (checkpoint / "replay.safetensors").exists()
 
 
-def test_a_cell_that_was_killed_before_it_had_settings_starts_anew(tmp_path: Path) -> None:
-    (job,) = jobs(tmp_path, cells(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
+def test_a_run_that_was_killed_before_it_had_settings_starts_anew(tmp_path: Path) -> None:
+    (job,) = jobs(tmp_path, small_runs(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
     job.folder.mkdir(parents=True)
     (job.folder / ".config.json.7.part").write_text("{")
     grid = Grid([job])
@@ -80,9 +81,9 @@ def test_a_cell_that_was_killed_before_it_had_settings_starts_anew(tmp_path: Pat
     assert len(grid.of("done")) == 1
 
 
-def test_a_cell_that_was_killed_before_its_first_checkpoint_starts_anew(tmp_path: Path) -> None:
-    (job,) = jobs(tmp_path, cells(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
-    begun = start(job.cell.config(device="cpu", workers=0), out=job.folder, events=False)
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_anew(tmp_path: Path) -> None:
+    (job,) = jobs(tmp_path, small_runs(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
+    begun = start(job.run.config(device="cpu", workers=0), out=job.folder, events=False)
     shutil.rmtree(begun.folder / "checkpoints")
     lines = (begun.folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (begun.folder / "metrics.jsonl").write_text("".join(line for line in lines if json.loads(line)["step"] <= 50))
@@ -94,8 +95,8 @@ def test_a_cell_that_was_killed_before_its_first_checkpoint_starts_anew(tmp_path
 
 @pytest.mark.parametrize("lost", [["checkpoints"], ["checkpoints/*/manifest.json"], ["checkpoints", "config.json"]])
 def test_a_grid_never_erases_a_run(lost: list[str], tmp_path: Path) -> None:
-    (job,) = jobs(tmp_path, cells(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
-    begun = start(job.cell.config(device="cpu", workers=0), out=job.folder, events=False)
+    (job,) = jobs(tmp_path, small_runs(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
+    begun = start(job.run.config(device="cpu", workers=0), out=job.folder, events=False)
     history = (begun.folder / "metrics.jsonl").read_bytes()
     for path in [path for pattern in lost for path in begun.folder.glob(pattern)]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -105,9 +106,9 @@ def test_a_grid_never_erases_a_run(lost: list[str], tmp_path: Path) -> None:
     assert (begun.folder / "metrics.jsonl").read_bytes() == history
 
 
-def test_a_cell_whose_settings_were_damaged_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    (job,) = jobs(tmp_path, cells(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
-    start(job.cell.config(device="cpu", workers=0), out=job.folder, events=False)
+def test_a_run_whose_settings_were_damaged_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    (job,) = jobs(tmp_path, small_runs(["Pendulum-v1"], ["sac"], seeds=1, steps=100))
+    start(job.run.config(device="cpu", workers=0), out=job.folder, events=False)
     history = (job.folder / "metrics.jsonl").read_bytes()
     (job.folder / "config.json").write_text("{")
     grid = Grid([job])
@@ -129,8 +130,8 @@ def test_a_runner_that_forgets_a_job_does_not_lose_it(tmp_path: Path) -> None:
 def test_a_pool_starts_no_more_than_cores_and_memory_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     most = {"threads": 0, "a": 0, "b": 0}
     needs = (5, 6, 7, 20)
-    made = [Job(**{**vars(job), "threads": 2, "need": need}) for job, need in zip(jobs(tmp_path), needs, strict=True)]
-    pool = Pool(cores=6, rooms=[Room("a", 10), Room("b", 10)])
+    made = [Job(**{**vars(job), "threads": 2, "memory": need}) for job, need in zip(jobs(tmp_path), needs, strict=True)]
+    pool = Pool(cores=6, memories=[Memory("a", 10), Memory("b", 10)])
 
     class Process:
         """Ends at the third look."""
@@ -147,19 +148,19 @@ def test_a_pool_starts_no_more_than_cores_and_memory_allow(tmp_path: Path, monke
 
     def tell(job: Job, state: State, why: str) -> None:
         most["threads"] = max(most["threads"], sum(own.threads for _, own, _ in pool.running.values()))
-        for room in pool.rooms:
-            alone = sum(where is room for _, _, where in pool.running.values()) == 1
-            assert room.taken <= room.bytes or alone
-            most[room.name] = max(most[room.name], room.taken)
-        ended.extend([job.cell.id] if state == "done" else [])
+        for memory in pool.memories:
+            alone = sum(where is memory for _, _, where in pool.running.values()) == 1
+            assert memory.taken <= memory.bytes or alone
+            most[memory.gpu] = max(most[memory.gpu], memory.taken)
+        ended.extend([job.run.id] if state == "done" else [])
 
     ended: list[str] = []
     monkeypatch.setattr("sasr.experiments.runners.launch", start)
     pool.run(made, tell)
-    assert sorted(ended) == sorted(job.cell.id for job in made)
+    assert sorted(ended) == sorted(job.run.id for job in made)
     assert most["threads"] == 4  # a third one would have had cores, but not the memory
     assert max(most["a"], most["b"]) == 20
-    assert [room.taken for room in pool.rooms] == [0, 0]
+    assert [memory.taken for memory in pool.memories] == [0, 0]
 
 
 def compare(folder: Path, *more: str) -> subprocess.Popen[str]:
@@ -183,7 +184,7 @@ def wait_for(folder: Path, share: float, process: subprocess.Popen[str]) -> None
             listed = [
                 {name: own for name, own in data.items() if name != "id"} for data in json.loads(plan.read_text())
             ]
-            steps = sum(progress_of(job).step for job in jobs(out, [Cell.from_json(data) for data in listed]))
+            steps = sum(progress_of(job).step for job in jobs(out, [GridRun.from_json(data) for data in listed]))
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.02)
 
@@ -223,7 +224,7 @@ def test_a_grid_killed_twice_ends_with_the_results_of_an_undisturbed_one(
     process = compare(tmp_path, "--save")
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
-    assert "4 of 4 cells done" in output
+    assert "4 of 4 runs done" in output
 
     (tmp_path / "whole").mkdir()
     monkeypatch.chdir(tmp_path / "whole")
@@ -235,6 +236,6 @@ def test_a_grid_killed_twice_ends_with_the_results_of_an_undisturbed_one(
     assert one == other
     assert recorded(tmp_path / "grid") == recorded(tmp_path / "whole" / "grid")
     resumed = [
-        (folder / "metrics.jsonl").read_text().count('"resumed"') for folder in (tmp_path / "grid/cells").iterdir()
+        (folder / "metrics.jsonl").read_text().count('"resumed"') for folder in (tmp_path / "grid/runs").iterdir()
     ]
     assert sum(resumed) >= 2  # the kills were not in vain

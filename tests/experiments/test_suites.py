@@ -10,7 +10,7 @@ import pytest
 
 from sasr.api import complete
 from sasr.errors import ActionSpaceError
-from sasr.experiments.plan import Cell, changed
+from sasr.experiments.plan import GridRun, changed
 from sasr.experiments.plan_file import Choice, read_suite, suites
 from sasr.experiments.runners import Inline
 from tests.experiments.small import carried_out
@@ -28,11 +28,11 @@ SETTINGS = {"eval_every": 0, "max_episode_steps": 10, "checkpoint_minutes": 0}
 STEPS = 40
 
 
-def small(cell: Cell) -> Cell:
+def small(run: GridRun) -> GridRun:
     """The same with an agent that learns within moments."""
-    agent_config = complete(cell.config(device="cpu")).agent_config
+    agent_config = complete(run.config(device="cpu")).agent_config
     settings = {name: value for name, value in SMALL.items() if hasattr(agent_config, name)}
-    (found,) = changed([cell], agent=settings, settings=SETTINGS)
+    (found,) = changed([run], agent=settings, settings=SETTINGS)
     return replace(found, steps=STEPS)
 
 
@@ -41,13 +41,13 @@ def small(cell: Cell) -> Cell:
 def test_a_suite_narrowed_to_one_task_runs(suite: str, tmp_path: Path) -> None:
     if suite == "table1-games":
         pytest.importorskip("ale_py")
-    tasks = {cell.task for cell in read_suite(suite).cells}
+    tasks = {run.task for run in read_suite(suite).runs}
     (task,) = tasks & {"Freeway"} or tasks & {"MountainCar"} or tasks
-    cells = [small(cell) for cell in read_suite(suite, Choice(tasks=[task], seeds=1)).cells]
-    grid = carried_out(Inline(), tmp_path, cells)
-    done = {status.job.cell.method.name for status in grid.of("done")}
-    failed = {status.job.cell.method.name: status.why for status in grid.of("failed")}
+    runs = [small(run) for run in read_suite(suite, Choice(tasks=[task], seeds=1)).runs]
+    grid = carried_out(Inline(), tmp_path, runs)
+    done = {status.job.run.method.name for status in grid.of("done")}
+    failed = {status.job.run.method.name: status.reason for status in grid.of("failed")}
     if suite == "table1-games":
         assert failed.pop("td3").startswith(ActionSpaceError.__name__)
     assert failed == {}
-    assert done >= {cell.method.name for cell in cells} - {"td3"}
+    assert done >= {run.method.name for run in runs} - {"td3"}

@@ -35,7 +35,7 @@ seen: list[str] = []
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_every_cell_is_shown_and_a_failure_is_told_with_its_log(
+def test_every_run_is_shown_and_a_failure_is_told_with_its_log(
     terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view, "PLAIN_SECONDS", 0.01)

@@ -91,12 +91,12 @@ def test_a_line_that_was_spoilt_in_the_middle_is_named(line: str, tmp_path: Path
     (tmp_path / "metrics.jsonl").write_text(
         f'{{"kind": "notice", "step": 1}}\n{line}\n{{"kind": "notice", "step": 2}}\n'
     )
-    with pytest.raises(ValueError, match="line 2 is no event"):
+    with pytest.raises(ValueError, match="line 2 is not an event"):
         read_metrics(tmp_path)
 
 
 def test_a_folder_without_metrics_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="not a run's folder"):
+    with pytest.raises(FileNotFoundError, match="not a run folder"):
         read_metrics(tmp_path)
 
 

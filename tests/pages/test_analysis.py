@@ -60,7 +60,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     [
         ({"version": 2}, "version 2"),
         ({"form": "other"}, "'other'"),
-        ({"kind": "sasr-result"}, "no analysis"),
+        ({"kind": "sasr-result"}, "not an analysis"),
         ({"steps": [0, 100]}, r"counts of shape \(3, 5, 5\)"),
         ({"mood": 1}, "mood"),
     ],

@@ -80,9 +80,9 @@ def test_files_that_cannot_be_used_are_all_named(store: Path) -> None:
     lines = str(error.value).splitlines()
     for name, why in (
         ("compare/MountainCar/newer.json", "version 99"),
-        ("nan.json", "NaN is no JSON"),
+        ("nan.json", "NaN is not JSON"),
         ("cut.json", "line"),
-        ("analysis/odd.json", "no analysis"),
+        ("analysis/odd.json", "not an analysis"),
     ):
         assert any(name in line and why in line for line in lines), lines
     with pytest.raises(ValueError, match="is not a folder"):
@@ -110,7 +110,7 @@ def test_a_short_run_cuts_off_no_area_but_its_own(store: Path) -> None:
     assert (short["area to 10,000 [95 %]"], short[f"P(final \\> {BASE})"]) == ("–", "–")
     main, cut = read_store(store).main, {}
     for method in ("rnd", BASE):
-        result = main.cell("MountainCar", method)
+        result = main.result("MountainCar", method)
         assert result is not None
         areas = []
         for seed in result.seeds:

@@ -71,4 +71,4 @@ def test_what_is_missing_stands_before_where_it_is_from() -> None:
     lines = sources([Result(**{**whole.__dict__, "seeds": whole.seeds[:6] + broken})])
     assert lines[0] == "What is missing or odd:"
     (line,) = (line for line in lines if "seed 6 not run" in line)
-    assert "seed 7 with figures that are not finite" in line
+    assert "seed 7 with values that are not finite" in line

@@ -15,7 +15,7 @@ from sasr.report.store import write_result
 from tests.pages.test_blocks import table_row
 from tests.report.synthetic import make_result
 
-CELLS = {(cell.task, cell.method.name): cell for cell in read_suite("table1").cells}
+CELLS = {(cell.task, cell.method.name): cell for cell in read_suite("table1").runs}
 METHODS = list(dict.fromkeys(method for _, method in CELLS))
 
 

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sasr.logs.plots import Maps
 from sasr.report import page as page_module
 from sasr.report import page_data
 from sasr.report.page import embedded_json, packed_script, write_page
 from sasr.report.page_data import packed
-from sasr.report.read import Collection, Maps, Video, collect
+from sasr.report.read import Collection, MapsOfRun, Video, collect
 from sasr.report.store import write_result
 
 from .synthetic import make_result
@@ -60,7 +61,7 @@ def test_plotly_is_as_it_came_but_for_kinds_that_are_not_drawn_and_brackets_that
     changed = gzip.decompress(base64.b64decode(packed_script())).decode("ascii")
     assert shipped.isascii() is False
     # Each of the three changes undone gives the script as it came.
-    found, slim = page_module.TRACE_KINDS.search(shipped), page_module.TRACE_KINDS.search(changed)
+    found, slim = page_module.TRACE_TYPES.search(shipped), page_module.TRACE_TYPES.search(changed)
     assert found is not None
     assert slim is not None
     assert slim[1] in found[1].split(",")
@@ -129,8 +130,8 @@ def test_small_films_are_embedded_and_large_ones_linked(tmp_path: Path, monkeypa
 
 
 def test_a_map_is_the_mean_over_seeds(tmp_path: Path) -> None:
-    rate = np.stack([np.zeros((2, 3)), np.ones((2, 3))])[None]
-    maps = Maps("run", np.array([10]), np.arange(3.0), np.arange(2.0), rate, ("x", "y"))
+    rate = np.stack([np.zeros((2, 3), np.float32), np.ones((2, 3), np.float32)])[None]
+    maps = MapsOfRun("run", ("x", "y"), Maps(np.array([10]), np.arange(3.0), np.arange(2.0), rate))
     page = write_page(Collection([make_result()], maps=[maps]), tmp_path / "report.html")
     assert base64.b64decode(data_of(page)["maps"][0]["rate"]) == bytes([127] * 6)
 

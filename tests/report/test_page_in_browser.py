@@ -336,7 +336,7 @@ def test_what_is_wrong_with_the_data_is_told(page: Any) -> None:
     told = page.locator("#remarks").inner_text()
     assert "store/newer.json format version 9" in told
     assert "sac on AntStand: seed 9 not run" in told
-    assert "sac on AntFar: seed 0 with figures that are not finite (null)" in told
+    assert "sac on AntFar: seed 0 with values that are not finite (null)" in told
     page.get_by_role("link", name="1 could not be read").click()
     assert page.locator("#notes-title").is_visible()
 

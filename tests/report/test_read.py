@@ -51,7 +51,7 @@ def test_a_real_run_is_understood(tmp_path: Path) -> None:
     assert result.gaps == ("seeds 3, 5 without a final evaluation: the last point of the curve is taken",)
     assert result.wall_seconds > 0.0
     assert result.command
-    assert found.maps[0].rate.shape[1] == 2
+    assert found.maps[0].maps.rate.shape[1] == 2
 
 
 def test_names_of_tasks_are_short_for_our_own_alone(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_folders_that_are_no_whole_runs_are_named_beside_those_that_are(tmp_path
     assert len(found.results) == 1
     told = dict(found.problems)
     assert told.keys() == {"cut", "empty", "unsettled"}
-    assert "never began" in told["empty"]
+    assert "never started" in told["empty"]
     assert "config.json" in told["cut"]
 
 
@@ -136,7 +136,7 @@ def test_a_run_itself_and_a_tree_of_stores_and_runs_can_be_reported(tmp_path: Pa
     found = collect(tmp_path / "all")
     assert set(found.tasks) == {"AntStand", "MountainCar"}
     assert found.methods == ["sasr", "sac"]
-    assert found.cell("AntStand", "sasr") is None
+    assert found.result("AntStand", "sasr") is None
 
 
 def test_runs_that_differ_in_their_seeds_alone_are_joined(tmp_path: Path) -> None:
@@ -148,19 +148,19 @@ def test_runs_that_differ_in_their_seeds_alone_are_joined(tmp_path: Path) -> Non
     assert result.wall_seconds == 60.0
 
 
-def test_runs_of_one_method_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+def test_runs_of_one_method_are_with_unique_names_by_what_differs(tmp_path: Path) -> None:
     for features in (50, 1000):
         make_run(tmp_path / f"m{features}", shaper_config={"features": features, "clip": 5.0})
     assert set(collect(tmp_path).methods) == {"sasr (features=50)", "sasr (features=1000)"}
 
 
-def test_the_same_run_twice_is_told_apart_by_its_folder(tmp_path: Path) -> None:
+def test_the_same_run_twice_is_with_unique_names_by_its_folder(tmp_path: Path) -> None:
     for name in ("first", "second"):
         make_run(tmp_path / name)
     assert set(collect(tmp_path).methods) == {"sasr in first", "sasr in second"}
 
 
-def test_commits_of_a_store_are_told_apart_on_every_task(tmp_path: Path) -> None:
+def test_commits_of_a_store_are_with_unique_names_on_every_task(tmp_path: Path) -> None:
     write_result(make_result("AntStand", commit="aaaaaaaaa"), tmp_path)
     write_result(make_result("AntStand", commit="bbbbbbbbb"), tmp_path)
     write_result(make_result("AntFar", commit="aaaaaaaaa"), tmp_path)
@@ -207,7 +207,7 @@ def test_maps_and_videos_are_found_and_a_broken_map_is_named(tmp_path: Path) -> 
     found = collect(tmp_path)
     assert [own.run for own in found.maps] == ["run"]
     assert found.maps[0].axes == ("position", "velocity")
-    assert found.maps[0].rate.shape == (4, 2, 15, 21)
+    assert found.maps[0].maps.rate.shape == (4, 2, 15, 21)
     assert [own.path.name for own in found.videos] == ["seed-0.mp4"]
     assert [own.path for own in found.problems] == ["broken"]
     assert len(found.results) == 2

@@ -135,13 +135,13 @@ def test_a_part_of_the_figures_of_training_is_refused() -> None:
         SeedResult(seed=1, steps=(100,), returns=(0.0,), episodes=(1,), trained=(0.5,))
     with pytest.raises(ValueError, match="seed 1 has 1 steps, but 2 trained"):
         SeedResult(seed=1, steps=(100,), returns=(0.0,), trained=(0.5, 0.5))
-    with pytest.raises(ValueError, match="seed 1 has numbers of episodes that are no whole numbers"):
+    with pytest.raises(ValueError, match="seed 1 has episodes that are not integers"):
         seed_from_json({"seed": 1, "steps": [1], "returns": [0.0], "episodes": [-1], "trained": [0], "lengths": [1]})
 
 
 @pytest.mark.parametrize("name", ["steps", "returns", "episodes", "failures", "values", "final"])
 def test_what_should_be_a_list_is_named_where_it_is_none(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} of seed 1 is no list"):
+    with pytest.raises(ValueError, match=f"{name} of seed 1 is not a list"):
         seed_from_json({"seed": 1, "steps": [1], "returns": [0.0], name: None})
 
 

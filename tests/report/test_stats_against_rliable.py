@@ -28,7 +28,6 @@ def scores(request: pytest.FixtureRequest) -> NDArray[np.float64]:
     [
         (stats.iqm, metrics.aggregate_iqm),
         (stats.mean_of_tasks, metrics.aggregate_mean),
-        (stats.median_of_tasks, metrics.aggregate_median),
     ],
 )
 def test_aggregates_and_their_intervals_agree(ours: stats.Statistic, theirs: Any, scores: NDArray[np.float64]) -> None:

@@ -132,7 +132,7 @@ def test_a_file_of_another_version_is_named_and_the_others_are_read(tmp_path: Pa
     ("change", "message"),
     [
         ({"colour": "red"}, "no part 'colour'"),
-        ({"seeds": [{"steps": [1]}]}, "no whole number as its seed"),
+        ({"seeds": [{"steps": [1]}]}, "no integer as its seed"),
         ({"seeds": [{"seed": 1, "steps": [1, 2], "returns": [0.0]}]}, "seed 1 has 2 steps, but 1 returns"),
         ({"seeds": [{"seed": 1, "steps": [2, 1], "returns": [0.0, 0.0]}]}, "do not ascend"),
         ({"seeds": [{"seed": 1, "steps": [1], "returns": ["high"]}]}, "'high' is not a number"),
@@ -167,7 +167,7 @@ def test_nan_is_null_in_the_file_and_told_about(tmp_path: Path) -> None:
     found = read_result(path)
     assert math.isnan(found.seeds[1].returns[0])
     assert math.isnan(found.scores[1])
-    assert "seed 1 with figures that are not finite (null)" in found.remarks
+    assert "seed 1 with values that are not finite (null)" in found.remarks
 
 
 def test_what_is_missing_is_said_in_words() -> None:

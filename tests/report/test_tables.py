@@ -36,7 +36,7 @@ def summary(grid: Collection) -> Summary:
 
 def test_a_cell_is_the_mean_and_standard_error_of_the_seeds(grid: Collection, summary: Summary) -> None:
     scores = np.array([np.mean(own.final) for own in grid.results[0].seeds])
-    cell = summary.cells["AntStand", "sasr"]
+    cell = summary.statistics["AntStand", "sasr"]
     assert cell.mean == pytest.approx(scores.mean())
     assert cell.error == pytest.approx(scores.std(ddof=1) / math.sqrt(5))
     assert cell.iqm.value == pytest.approx(float(interquartile_mean(scores)))
@@ -59,7 +59,7 @@ def test_normalised_means_of_the_best_and_the_worst_are_1_and_0(summary: Summary
 def test_the_steps_to_halfway_are_those_of_the_middle_seed_and_infinite_where_most_never_get_there(
     summary: Summary,
 ) -> None:
-    sasr, sac = summary.cells["AntStand", "sasr"], summary.cells["AntStand", "sac"]
+    sasr, sac = summary.statistics["AntStand", "sasr"], summary.statistics["AntStand", "sac"]
     assert sasr.reached == 5
     assert 0 < sasr.halfway < 10_000
     assert (sac.reached, sac.halfway) == (0, math.inf)
@@ -69,14 +69,14 @@ def test_the_steps_to_halfway_are_those_of_the_middle_seed_and_infinite_where_mo
 def test_areas_are_compared_up_to_the_shortest_plan() -> None:
     short, long = make_result(method="sasr", steps=5_000), make_result(method="sac", steps=10_000)
     found = summarise(Collection([short, long]), draws=20)
-    assert found.cells["AntStand", "sac"].area < np.mean([own.returns[-1] for own in long.seeds]) / 2
+    assert found.statistics["AntStand", "sac"].area < np.mean([own.returns[-1] for own in long.seeds]) / 2
     stopped = replace(short, seeds=(replace(short.seeds[0], steps=(0,), returns=(1.0,), success=()),))
-    assert math.isnan(summarise(Collection([stopped]), draws=20).cells["AntStand", "sasr"].area)
+    assert math.isnan(summarise(Collection([stopped]), draws=20).statistics["AntStand", "sasr"].area)
 
 
 def test_the_final_table_has_the_papers_form(summary: Summary) -> None:
     table = tables.final_table(summary)
-    cell = summary.cells["AntStand", "sasr"]
+    cell = summary.statistics["AntStand", "sasr"]
     lines = table.to_markdown().splitlines()
     assert lines[2:4] == ["| task | sasr | sac |", "| --- | ---: | ---: |"]
     assert f"| AntStand | **{cell.mean:.1f} ± {cell.error:.1f}** |" in lines[4]
@@ -95,7 +95,7 @@ def test_what_is_incomplete_or_nan_is_marked_and_explained() -> None:
     text = tables.final_table(summary).to_markdown()
     assert "* incomplete" in text.replace("\\", "")
     assert "‡ without seeds that gave NaN" in text
-    assert summary.cells["AntStand", "sac"].failed == 1
+    assert summary.statistics["AntStand", "sac"].failed == 1
     row = tables.final_table(summary).rows[0]
     assert [own.mark for own in row] == ["°", "*", "‡", "*"]
     assert row[3].text() == "–*"
@@ -125,15 +125,17 @@ def test_costs_are_multiples_of_the_first_methods_and_differing_machines_are_mar
 
 def test_a_table_has_the_rows_and_columns_that_are_asked_for_and_a_dash_for_what_is_not_known(summary: Summary) -> None:
     columns = ["sac", "sasr", "td3"]
-    table = tables.table_by_task("Two and one", ["AntStand"], columns, summary.cells, tables.area_entry)
+    table = tables.table_by_task("Two and one", ["AntStand"], columns, summary.statistics, tables.area_entry)
     assert table.columns == ("task", *columns)
     assert table.rows[0][3].text() == "–"
 
 
 def test_the_best_of_a_row_is_bold_unless_a_method_is_missing_or_unfinished(summary: Summary) -> None:
-    two = tables.table_by_task("Two", ["AntStand"], ["sac", "sasr"], summary.cells, tables.final_entry)
+    two = tables.table_by_task("Two", ["AntStand"], ["sac", "sasr"], summary.statistics, tables.final_entry)
     assert [entry.best for entry in two.rows[0]] == [False, False, True]
-    missing = tables.table_by_task("Three", ["AntStand"], ["sac", "sasr", "td3"], summary.cells, tables.final_entry)
+    missing = tables.table_by_task(
+        "Three", ["AntStand"], ["sac", "sasr", "td3"], summary.statistics, tables.final_entry
+    )
     assert not any(entry.best for entry in missing.rows[0])
     stopped = make_result(method="rnd", level=120.0, steps=5_000)
     results = [make_result(method="sasr"), make_result(method="sac"), replace(stopped, steps=10_000)]

@@ -178,7 +178,7 @@ def test_sparse_refuses_what_is_no_predicate() -> None:
         sparse(make(Tiny), cast(Any, "height"))
     env = sparse(make(Tiny), lambda env, observation, info: cast(Any, 0.7))
     env.reset(seed=0)
-    with pytest.raises(TypeError, match=r"True or False, it said 0\.7"):
+    with pytest.raises(TypeError, match=r"True or False, it returned 0\.7"):
         env.step(env.action_space.sample())
 
 

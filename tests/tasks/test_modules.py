@@ -69,9 +69,9 @@ def test_modules_that_hold_no_environments_are_refused(module: str) -> None:
 
 @pytest.mark.parametrize("module", ["..secrets", "a b", "x;rm -rf ~", "a..b", "./evil"])
 def test_a_name_that_is_no_modules_is_refused(module: str) -> None:
-    with pytest.raises(ValueError, match="is no module's name"):
+    with pytest.raises(ValueError, match="is not a module's name"):
         import_of_run(f"{module}:Id-v0", [module])
-    with pytest.raises((ValueError, ImportError), match="is no module's name"):
+    with pytest.raises((ValueError, ImportError), match="is not a module's name"):
         make(f"{module}:Id-v0")
 
 

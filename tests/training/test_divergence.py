@@ -107,7 +107,7 @@ def test_another_error_stays_the_error_that_it_is(monkeypatch: pytest.MonkeyPatc
 def test_an_action_that_is_no_number_is_the_agents_doing() -> None:
     with Population("Pendulum-v1", seeds=[0], workers=0) as population:
         population.reset()
-        with pytest.raises(ValueError, match=r"is nan .*the agent that chose it has diverged"):
+        with pytest.raises(ValueError, match=r"is nan .*the agent has diverged"):
             population.step(np.full((1, 1, 1), math.nan, np.float32))
 
 

@@ -1,4 +1,4 @@
-"""The `sasr` command. What a command needs is imported when it runs: help and version come without torch."""
+"""The `sasr` command. A command's modules are imported when it runs, so that help and version need no torch."""
 
 from __future__ import annotations
 
@@ -19,72 +19,69 @@ from sasr import __version__
 from sasr.errors import unknown_name
 from sasr.terminal import Terminal, harmless
 
-_LONGEST = 2_000  # characters of a message: it may quote what was found in a file
+_LONGEST = 2_000  # characters of a message, which may quote a file
 PLAIN = (ValueError, TypeError, LookupError, ImportError, OSError)
-"""Errors whose message says all: what is wrong, and what to do."""
+"""Errors whose message says what is wrong and how to fix it."""
 _NO_MEMORY = re.compile("can't allocate memory|out of memory|^Unable to allocate", re.IGNORECASE)  # torch, CUDA, numpy
 
 
 class Command(NamedTuple):
-    """Where a command is, and what it does."""
+    """A command's function, and its line in the help."""
 
     module: str
     function: str
     summary: str
 
     def load(self) -> Callable[..., Any]:
-        """The function itself."""
-        found: Callable[..., Any] = getattr(importlib.import_module(f"sasr.cli.{self.module}"), self.function)
-        return found
+        """Import the function."""
+        module = importlib.import_module(f"sasr.cli.{self.module}")
+        function: Callable[..., Any] = getattr(module, self.function)
+        return function
 
 
 COMMANDS = {
     "train": Command(
         "train",
         "train",
-        "Train an agent on a task; ends with a run folder that has metrics, checkpoints and pictures.",
+        "Train an agent on a task; writes a run folder with metrics, checkpoints and plots.",
     ),
-    "resume": Command(
-        "train", "resume", "Go on with a run that was stopped or killed, from its newest whole checkpoint."
-    ),
+    "resume": Command("train", "resume", "Continue a stopped or killed run from its newest complete checkpoint."),
     "eval": Command(
         "evaluate",
         "evaluate_run",
-        "Play many episodes with a run's policy at its newest checkpoint; the result is kept in the run as eval.json.",
+        "Evaluate a run's policy at its newest checkpoint over many episodes; writes eval.json into the run folder.",
     ),
     "export": Command(
-        "export", "export", "Write a run's policy with a model card into a folder that can be shared and loaded."
+        "export", "export", "Export a run's policy and a model card into a folder for sharing; `sasr.load` reads it."
     ),
     "compare": Command(
         "compare",
         "compare",
-        "Train every method on every task; the same command again continues runs that were interrupted.",
+        "Train every method on every task; the same command again resumes what was interrupted.",
     ),
-    "report": Command(
-        "report", "report", "Write one HTML page about runs and results, which opens from disk, offline."
-    ),
+    "report": Command("report", "report", "Write an HTML report on runs and results, one file that works offline."),
     "settings": Command(
-        "train", "settings", "List what `sasr train --set` can set: of one agent or shaper, or of all."
+        "train", "settings", "List the settings for `sasr train --set`, of one agent or shaper or of all."
     ),
     "tune": Command(
-        "tune", "tune", "Search settings that suit a task; the same command again goes on where it was stopped."
+        "tune", "tune", "Tune the settings for a task with Optuna; the same command again continues a stopped search."
     ),
     "doctor": Command(
         "doctor",
         "doctor",
-        "Tell whether the shaped reward on an environment would be signal or noise, and what to change.",
+        "Check whether SASR's shaped reward on a task is signal or noise, and suggest settings.",
     ),
-    "tasks": Command("tasks", "tasks", "List the tasks, or show the card of one."),
+    "tasks": Command("tasks", "tasks", "List the tasks, or describe one of them."),
 }
 OPTIONS = {
-    "-h, --help": "Show this help; `sasr COMMAND --help` shows a command's.",
+    "-h, --help": "Show this help; `sasr COMMAND --help` shows the help of a command.",
     "--version": "Show the version.",
-    "--debug": "With any command: where something goes wrong, show the traceback.",
+    "--debug": "With any command: show the traceback of an error.",
 }
 
 
 def main() -> None:
-    """Run the command line; a mistake prints one clear line and exits with 2, whoever made it."""
+    """Run the command line; an error prints one line, and the exit code is 2."""
     words = sys.argv[1:]
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
@@ -101,8 +98,8 @@ def main() -> None:
 def _run(words: list[str]) -> None:
     for word in words:
         if harmless(word) != word:
-            raise ValueError(f"the argument {word} has control characters in it; leave them out")
-    name, rest = (words[0], words[1:]) if words else ("--help", [])
+            raise ValueError(f"the argument {word} contains control characters; remove them")
+    name, *arguments = words or ["--help"]
     if name in ("-h", "--help"):
         _show_help()
     elif name == "--version":
@@ -112,14 +109,14 @@ def _run(words: list[str]) -> None:
     else:
         import tyro
 
-        tyro.cli(COMMANDS[name].load(), args=rest, prog=f"sasr {name}")
+        tyro.cli(COMMANDS[name].load(), args=arguments, prog=f"sasr {name}")
 
 
 def _show_help() -> None:
     console = Terminal()
     console.print("usage: sasr COMMAND …\n\nSelf-adaptive success-rate reward shaping for sparse rewards.")
-    named = {name: command.summary for name, command in COMMANDS.items()}
-    for title, lines in (("commands", named), ("options", OPTIONS)):
+    commands = {name: command.summary for name, command in COMMANDS.items()}
+    for title, lines in (("commands", commands), ("options", OPTIONS)):
         table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False)
         table.add_column(no_wrap=True)
         table.add_column()
@@ -129,7 +126,7 @@ def _show_help() -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: object, **also: object) -> None:
-    """One line, where Python's own has the place in the code, and lets control characters through."""
+    """Print a warning on one line, without the place in the code and without control characters."""
     line = " ".join(str(message).splitlines())[:_LONGEST]
     Terminal(stderr=True).print(Text.assemble(("sasr: note:", "yellow"), f" {line}"), soft_wrap=True)
 
@@ -143,16 +140,17 @@ def _fail(error: Exception, *, debug: bool) -> NoReturn:
 
 
 def _in_one_line(error: Exception) -> str:
-    # str() of a KeyError has quotes around it, and str() of a system's error has more than its first argument.
-    message = str(error) if isinstance(error, OSError) else str(error.args[0] if error.args else "")
-    line, _, more = message.partition("\n\nThe worker's traceback:")
+    message = str(error)
+    if isinstance(error, KeyError) and error.args:
+        message = str(error.args[0])  # str() of a KeyError adds quotes
+    line, _, worker_traceback = message.partition("\n\nThe worker's traceback:")
     line = " ".join(line.splitlines())[:_LONGEST]
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(line)):
         reason = f" ({line})" if line else ""
-        return f"there is not enough memory{reason}; take fewer seeds, smaller networks or a smaller --capacity"
+        return f"not enough memory{reason}; use fewer seeds, smaller networks or a smaller --capacity"
     if isinstance(error, PLAIN) and line:
         return line
-    if not more:
+    if not worker_traceback:
         place = traceback.extract_tb(error.__traceback__)[-1]
         line = f"{type(error).__name__}: {line or 'no reason given'} ({Path(place.filename).name}, line {place.lineno})"
     return f"{line}; --debug shows the traceback"

@@ -1,4 +1,4 @@
-"""A look at every kind of run before any starts, and the table of `--dry-run`."""
+"""The check of a grid's runs before any starts, and the table of `--dry-run`."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.errors import ActionSpaceError
-from sasr.experiments.estimate import Trial, kind_of_run
+from sasr.experiments.estimate import Trial, cost_class
 from sasr.experiments.job import Job, is_done
-from sasr.experiments.plan import Cell, seeds_in_words
+from sasr.experiments.plan import GridRun, seeds_in_words
 from sasr.experiments.view import span
 
 T = TypeVar("T")
 
 
-def for_each_kind(
-    cells: Sequence[Cell], look: Callable[[Cell], T], console: Console, *, title: str
+def once_per_class(
+    runs: Sequence[GridRun], examine: Callable[[GridRun], T], console: Console, *, title: str
 ) -> tuple[dict[str, T], dict[str, ActionSpaceError]]:
-    """What `look` returns for one cell of each kind of run, and whose agents cannot act; both by `Cell.kind`.
+    """Call `examine` for one run of each cost class; returns its results, and the errors of agents that cannot act.
 
-    Anything else that is wrong with a kind is an error that names it.
+    Both are by `GridRun.settings_digest`. Any other error is raised, with the names of the method and the task.
     """
-    by_kind: dict[str, list[Cell]] = {}
-    for cell in cells:
-        with _naming(cell):
-            by_kind.setdefault(kind_of_run(cell), []).append(cell)
+    by_class: dict[str, list[GridRun]] = {}
+    for run in runs:
+        with _naming(run):
+            by_class.setdefault(cost_class(run), []).append(run)
     results: dict[str, T] = {}
     cannot_act: dict[str, ActionSpaceError] = {}
     with _progress(console) as progress:
-        bar = progress.add_task(title, total=len(by_kind))
-        for alike in by_kind.values():
+        bar = progress.add_task(title, total=len(by_class))
+        for alike in by_class.values():
             first = alike[0]
             progress.update(bar, description=f"{title} {first.method.name} on {first.task}")
             try:
                 with _naming(first):
-                    result = look(first)
-                results |= {cell.kind: result for cell in alike}
+                    result = examine(first)
+                results |= {run.settings_digest: result for run in alike}
             except ActionSpaceError as error:
-                cannot_act |= {cell.kind: error for cell in alike}
+                cannot_act |= {run.settings_digest: error for run in alike}
             progress.advance(bar)
     return results, cannot_act
 
 
 @contextmanager
-def _naming(cell: Cell) -> Iterator[None]:
+def _naming(run: GridRun) -> Iterator[None]:
     """Name the method and the task in an error about them."""
     try:
         yield
@@ -58,31 +58,31 @@ def _naming(cell: Cell) -> Iterator[None]:
         raise
     except (ValueError, TypeError, LookupError, ImportError) as error:
         message = error.args[0] if error.args else error
-        raise ValueError(f"{cell.method.name} on {cell.task}: {message}") from error
+        raise ValueError(f"{run.method.name} on {run.task}: {message}") from error
 
 
 def print_estimate(jobs: Sequence[Job], trials: Mapping[str, Trial], at_once: int, console: Console) -> None:
-    """Print the jobs with the time and memory that they take by the trials of their kinds."""
+    """Print the jobs with the time and memory estimated from the trials."""
     table = Table(box=box.SIMPLE, pad_edge=False)
-    # The id of a cell begins with its task and its method: columns of their own would not fit a narrow terminal.
-    table.add_column("cell", overflow="fold")
+    # A run's id begins with its task and its method: columns for them would not fit a narrow terminal.
+    table.add_column("run", overflow="fold")
     table.add_column("seeds", no_wrap=True)
     for column in ("steps", "time", "memory"):
         table.add_column(column, justify="right", no_wrap=True)
     total = 0.0
     for job in jobs:
-        cell, time, memory = job.cell, "done", ""
+        run, time, memory = job.run, "done", ""
         if not is_done(job):
-            trial = trials[cell.kind]
-            seconds = trial.seconds(cell, final_episodes=job.final_episodes)
+            trial = trials[run.settings_digest]
+            seconds = trial.seconds(run, final_episodes=job.final_episodes)
             total += seconds
-            time, memory = span(seconds), f"{trial.footprint.of(cell) / 2**30:.2f} GiB"
-        words = (cell.id, seeds_in_words(cell.seeds).removeprefix("seeds "))
-        table.add_row(*map(Text, (*words, f"{cell.steps:,}", time, memory)))
+            time, memory = span(seconds), f"{trial.footprint.of(run) / 2**30:.2f} GiB"
+        texts = (run.id, seeds_in_words(run.seeds).removeprefix("seeds "))
+        table.add_row(*map(Text, (*texts, f"{run.steps:,}", time, memory)))
     console.print(table)
     console.print(
-        f"{len(jobs)} cells, about {span(total)} one after the other, {span(total / at_once)} with {at_once} at a "
-        "time; from a short trial of each kind of run with one seed on this machine. Nothing was run.",
+        f"{len(jobs)} runs, about {span(total)} one after the other, {span(total / at_once)} with {at_once} at a "
+        "time; estimated from short trials with one seed on this machine. Nothing was trained.",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""`sasr doctor`: what to know before a run."""
+"""`sasr doctor`: is SASR's shaped reward signal or noise on a task?"""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ def doctor(
     seed: int = 0,
     info: tyro.conf.UseAppendAction[list[str]] = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
-    """Tell whether the shaped reward on an environment would be signal or noise, and what to change.
+    """Check whether SASR's shaped reward on a task is signal or noise, and suggest settings.
 
-    Exits with 1 where the preset is noise.
+    The exit code is 1 if it is noise.
 
     Args:
         task: A task's name, any Gymnasium id, or module:function, which makes an environment.
-        preset: Settings to judge: auto, paper or authors.
-        steps: Random-policy steps to judge them on.
+        preset: The preset to check: auto, paper or authors.
+        steps: Steps of a random policy to check it on.
         seed: Seed of the environment and of the random policy.
-        info: A number of info, such as a distance to the goal: is it alike in neighbours? May be given many times.
+        info: A number in info, such as a distance to the goal; prints how well a state's neighbours predict it. May be
+            repeated.
     """
     console = Terminal()
     shaper = SASR(preset)
     with Progress(console=console, transient=True) as progress:
-        acting = progress.add_task("acting at random", total=steps)
+        acting = progress.add_task("taking random steps", total=steps)
         rollout = visited(
             task, steps, seed=seed, info=info, progress=lambda done: progress.update(acting, completed=done)
         )
@@ -59,17 +60,17 @@ def doctor(
             )
     console.print(_diagnosis_table(task, preset, rollout, diagnosis))
     if diagnosis.is_signal and diagnosis.warning:
-        # Not green: a kernel that tells states apart helps nobody where there is nothing to count.
+        # Not green: a kernel that distinguishes states is of no use without successes to count.
         console.print(Text.assemble(("signal, but no success seen", "bold yellow"), f": {diagnosis.warning}."))
         return
     if diagnosis.is_signal:
-        console.print(f"[bold green]signal[/]: under [bold]{preset}[/] the shaped reward tells states apart here.")
+        console.print(f"[bold green]signal[/]: under [bold]{preset}[/] the shaped reward distinguishes states here.")
         return
     console.print(Text.assemble(("noise", "bold red"), f": {diagnosis.reason}."))
     if better:
         console.print(f"Try [bold]{_how_to_write(preset, better[0])}[/]: {_in_short(better[1])}.", highlight=False)
     else:
-        console.print("None of the settings tried helps: give the agent fewer or more telling features.")
+        console.print("None of the settings tried helps: give the agent fewer or more informative features.")
     if diagnosis.warning:
         console.print(Text.assemble(("no success seen", "bold yellow"), f": {diagnosis.warning}."))
     sys.exit(1)
@@ -78,9 +79,11 @@ def doctor(
 def _judge_images(console: Terminal, task: str, preset: str, rollout: RandomRollout, shaper: SASR, seed: int) -> None:
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("learning where actions show", total=UPDATES)
-        found = diagnose_images(rollout, shaper, seed=seed, progress=lambda done: progress.update(bar, completed=done))
-    console.print(_image_table(task, preset, rollout, found))
-    if found.verdict == "unknown":
+        diagnosis = diagnose_images(
+            rollout, shaper, seed=seed, progress=lambda done: progress.update(bar, completed=done)
+        )
+    console.print(_image_table(task, preset, rollout, diagnosis))
+    if diagnosis.verdict == "unknown":
         console.print(
             Text.assemble(
                 ("unknown", "bold yellow"),
@@ -88,21 +91,21 @@ def _judge_images(console: Terminal, task: str, preset: str, rollout: RandomRoll
                 "agent is, or show rewards to a random policy.",
             )
         )
-    elif found.verdict == "signal":
+    elif diagnosis.verdict == "signal":
         console.print(f"[bold green]signal[/]: under [bold]{preset}[/] counts follow what the agent controls.")
     else:
-        console.print(Text.assemble(("noise", "bold red"), f": {found.reason}."))
+        console.print(Text.assemble(("noise", "bold red"), f": {diagnosis.reason}."))
         console.print("More steps may be needed to learn from: try [bold]--steps 20000[/].", highlight=False)
         sys.exit(1)
 
 
-def _image_table(task: str, preset: str, rollout: RandomRollout, found: ImageDiagnosis) -> Table:
+def _image_table(task: str, preset: str, rollout: RandomRollout, diagnosis: ImageDiagnosis) -> Table:
     table = _empty_table(task, preset)
-    table.add_row("images taken as evidence", f"{found.stored:,}", "")
-    table.add_row("cells of an image", f"{found.cells:,}", "")
-    table.add_row("error of the predicted action", f"{found.action_loss:.2f}", "")
-    table.add_row("rank correlation with visits of the agent's place", _number(found.visits), "≥ 0.50")
-    for name, r2 in found.explained.items():
+    table.add_row("images taken as evidence", f"{diagnosis.stored:,}", "")
+    table.add_row("cells of an image", f"{diagnosis.cells:,}", "")
+    table.add_row("error of the predicted action", f"{diagnosis.action_loss:.2f}", "")
+    table.add_row("rank correlation with visits of the agent's place", _number(diagnosis.visits), "≥ 0.50")
+    for name, r2 in diagnosis.explained.items():
         table.add_row(Text(f"R² of the {name}, by place"), _number(r2), "> 0")
     table.add_row("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")
     return table
@@ -119,17 +122,17 @@ def _number(figure: float) -> str:
     return "–" if math.isnan(figure) else f"{figure:.2f}"
 
 
-def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, found: Diagnosis) -> Table:
+def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, diagnosis: Diagnosis) -> Table:
     table = _empty_table(task, preset)
-    table.add_row("states taken as evidence", f"{found.stored:,}", "")
-    table.add_row("features of a state", f"{found.features:,}", "")
-    table.add_row("bandwidth h", f"{found.bandwidth:.3g}", "")
-    table.add_row("new states without a neighbour", f"{found.lonely:.0%}", "≤ 50%")
-    table.add_row("neighbours of a new state (median)", f"{found.neighbours:,.1f}", "")
-    table.add_row("rank correlation with the exact kernel", f"{found.rank_correlation:.2f}", "≥ 0.50")
-    table.add_row("signal to noise of the bonus", f"{found.signal_to_noise:.3g}", "≥ 0.05")
-    table.add_row("estimates clamped at 0", f"{found.clamped:.0%}", "")
-    for name, r2 in found.explained.items():
+    table.add_row("states taken as evidence", f"{diagnosis.stored:,}", "")
+    table.add_row("features of a state", f"{diagnosis.features:,}", "")
+    table.add_row("bandwidth h", f"{diagnosis.bandwidth:.3g}", "")
+    table.add_row("new states without a neighbour", f"{diagnosis.lonely:.0%}", "≤ 50%")
+    table.add_row("neighbours of a new state (median)", f"{diagnosis.neighbours:,.1f}", "")
+    table.add_row("rank correlation with the exact kernel", f"{diagnosis.rank_correlation:.2f}", "≥ 0.50")
+    table.add_row("signal to noise of the bonus", f"{diagnosis.signal_to_noise:.3g}", "≥ 0.05")
+    table.add_row("estimates clamped at 0", f"{diagnosis.clamped:.0%}", "")
+    for name, r2 in diagnosis.explained.items():
         # Text, because a name from info may have square brackets in it.
         table.add_row(Text(f"R² of the {name}, by neighbours"), _number(r2), "> 0")
     table.add_row("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")
@@ -137,14 +140,16 @@ def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, found: Diag
 
 
 def _how_to_write(preset: str, shaper: SASR) -> str:
-    """The suggestion as a user would type it: `auto` where that has it all, else the options that differ."""
+    """The suggestion as code: the preset `auto` if it has all changed options, else these options."""
     base = PRESETS[preset]
-    changed = {k: v for k, v in vars(shaper.config).items() if getattr(base, k) != v}
-    if all(getattr(PRESETS["auto"], name) == value for name, value in changed.items()):
+    changed = {name: value for name, value in vars(shaper.config).items() if getattr(base, name) != value}
+    if changed.items() <= vars(PRESETS["auto"]).items():
         return 'SASR(preset="auto")'
     options = ", ".join(f"{name}={value!r}" for name, value in changed.items())
     return f'SASR(preset="{preset}", {options})'
 
 
-def _in_short(found: Diagnosis) -> str:
-    return f"rank correlation {found.rank_correlation:.2f}, {found.lonely:.0%} of new states without a neighbour"
+def _in_short(diagnosis: Diagnosis) -> str:
+    return (
+        f"rank correlation {diagnosis.rank_correlation:.2f}, {diagnosis.lonely:.0%} of new states without a neighbour"
+    )

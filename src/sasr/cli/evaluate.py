@@ -1,4 +1,4 @@
-"""`sasr eval`: how good a trained run is."""
+"""`sasr eval`: the final evaluation of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.cli.options import AllowImport
-from sasr.final_evaluation import INSTALL, evaluate_policy, film, rows, write_judgement
+from sasr.final_evaluation import INSTALL, evaluate_policy, record_video, rows, write_evaluation
 from sasr.logs.console import number
 from sasr.policy import load_policy
 from sasr.terminal import Terminal
@@ -31,28 +31,28 @@ def evaluate_run(
     workers: int | None = None,
     allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
-    """Play many episodes with a run's policy at its newest checkpoint; the result is kept in the run as eval.json.
+    """Evaluate a run's policy at its newest checkpoint over many episodes; writes eval.json into the run folder.
 
     Args:
         run: Folder of the run.
         episodes: Episodes of each seed.
-        seed: Another seed plays other episodes.
-        deterministic: Take the best actions known, instead of exploring ones.
-        video: Film an episode of each seed as an mp4 in the run's folder.
-        device: Where the policy runs: cpu, cuda, …; auto takes CUDA where there is one.
+        seed: Seed of the episodes.
+        deterministic: Act deterministically instead of exploring.
+        video: Record an episode of each seed as an mp4 in the run folder.
+        device: Device of the policy: cpu or cuda; auto uses CUDA if it is available.
         workers: Processes that step the environments; None chooses by cost and cores.
         allow_import: Modules that the run's task may be imported from, though they are not installed.
     """
     if video and not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
         raise ImportError(INSTALL)  # before the work, not after it
     console = Terminal()
-    newer: list[str] = []
-    policy = load_policy(run, device=device, on_problem=lambda path, why: newer.append(f"{path.name} ({why})"))
-    if newer:
-        line = f"older checkpoint: {', '.join(newer)} can't be used; this is the one of step {policy.steps:,}"
+    damaged: list[str] = []
+    policy = load_policy(run, device=device, on_problem=lambda path, why: damaged.append(f"{path.name} ({why})"))
+    if damaged:
+        line = f"older checkpoint: {', '.join(damaged)} can't be used; this is the one of step {policy.steps:,}"
         console.print(Text(line, "yellow"), soft_wrap=True)
     with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("playing", total=episodes * len(policy.seeds))
+        bar = progress.add_task("evaluating", total=episodes * len(policy.seeds))
         result = evaluate_policy(
             policy,
             episodes=episodes,
@@ -71,14 +71,18 @@ def evaluate_run(
     for row in rows(policy, result):
         table.add_row(row.name, _with_error(*row.ret), _with_error(*row.length), _with_error(*row.success, share=True))
     console.print(table)
-    kept = [write_judgement(policy, result, seed=seed, deterministic=deterministic)]
+    written = [write_evaluation(policy, result, seed=seed, deterministic=deterministic)]
     if video:
-        for member in range(len(policy.seeds)):
-            kept.append(film(policy, member=member, seed=seed, deterministic=deterministic, allow_import=allow_import))
-    for path in kept:
+        for index in range(len(policy.seeds)):
+            written.append(
+                record_video(policy, index=index, seed=seed, deterministic=deterministic, allow_import=allow_import)
+            )
+    for path in written:
         console.print(str(path), highlight=False, markup=False, soft_wrap=True)
 
 
 def _with_error(mean: float, error: float, *, share: bool = False) -> str:
     write = "{:.0%}".format if share else number
-    return write(mean) + ("" if math.isnan(error) else f" ± {write(error)}")
+    if math.isnan(error):
+        return write(mean)
+    return f"{write(mean)} ± {write(error)}"

@@ -1,4 +1,4 @@
-"""`sasr export`: a run as others can use it."""
+"""`sasr export`: a folder with a run's policy, for sharing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def export(
     push_to_hub_as: Annotated[str, tyro.conf.arg(name="push-to-hub", metavar="OWNER/MODEL")] = "",
     private: bool = False,
 ) -> None:
-    """Write a run's policy with a model card into a folder that can be shared and loaded.
+    """Export a run's policy and a model card into a folder for sharing; `sasr.load` reads it.
 
     Args:
         run: Folder of the run.
         to: The new folder.
-        push_to_hub_as: Upload it to the Hugging Face Hub under this name, too.
-        private: Where the model is new on the hub, only you can see it.
+        push_to_hub_as: Also upload it to the Hugging Face Hub under this name.
+        private: Make a new model on the hub visible to you alone.
     """
     if private and not push_to_hub_as:
-        raise ValueError("--private is about the hub; add --push-to-hub OWNER/MODEL, or leave it out")
+        raise ValueError("--private needs --push-to-hub OWNER/MODEL; add it, or leave --private out")
     if push_to_hub_as:
         check_hub(push_to_hub_as)  # before the work, not after it
     console = Terminal()

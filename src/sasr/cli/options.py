@@ -1,10 +1,11 @@
-"""Options that several commands have: a run's settings as flags, `--set`, `--allow-import`."""
+"""Options of several commands: a run's settings as flags, `--set`, `--allow-import`."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 import inspect
+import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
@@ -19,63 +20,61 @@ AllowImport = Annotated[
     tyro.conf.UseAppendAction[list[str]],
     tyro.conf.arg(
         metavar="MODULE",
-        help="A module that is not installed, which the run's task may be imported from; may be given many times.",
+        help="Allow importing the run's task from this module, which is not installed; may be repeated.",
     ),
 ]
 
 
-def meanings(kind: type[Any]) -> dict[str, str]:
-    """What each field of a dataclass means: the text under it in the source.
+def meanings(config_class: type[Any]) -> dict[str, str]:
+    """The docstring of each field of a dataclass: the text under it in the source.
 
     >>> from sasr.shaping.presets import SasrConfig
     >>> meanings(SasrConfig)["reward_weight"]
     'Weight λ of the shaped reward.'
     """
-    found: dict[str, str] = {}
-    for own in reversed(kind.__mro__[:-1]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(own))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, text in zip(body.body, body.body[1:], strict=False):
-            match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
-                    found[name] = inspect.cleandoc(words)
-    return found
+    texts: dict[str, str] = {}
+    for base in reversed(config_class.__mro__[:-1]):
+        definition = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(definition, ast.ClassDef)
+        for statement, next_statement in itertools.pairwise(definition.body):
+            match statement, next_statement:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = inspect.cleandoc(text)
+    return texts
 
 
 def split_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The texts given for each part, by setting.
+    """The values of `--set`, by part and name.
 
     >>> split_settings(["agent.burn_in=100", "shaper.kernel=laplacian"])
     {'agent': {'burn_in': '100'}, 'shaper': {'kernel': 'laplacian'}, 'task': {}}
     """
-    found: dict[str, dict[str, str]] = {part: {} for part in PARTS}
+    by_part: dict[str, dict[str, str]] = {part: {} for part in PARTS}
     for setting in settings:
         name, equals, text = setting.partition("=")
         part, dot, field = name.strip().replace("-", "_").partition(".")
         if not equals or not dot:
-            raise ValueError(
-                f"--set {setting} is no setting; write agent.NAME=VALUE, shaper.NAME=VALUE or task.NAME=VALUE"
-            )
+            raise ValueError(f"--set {setting}: write agent.NAME=VALUE, shaper.NAME=VALUE or task.NAME=VALUE")
         if part not in PARTS:
             raise unknown_name("--set: part", part, PARTS)
-        found[part][field] = text.strip()
-    return found
+        by_part[part][field] = text.strip()
+    return by_part
 
 
 def check_preset(preset: str, shaper: str) -> None:
     """Refuse a preset beside a shaper that has none."""
     if shaper != "sasr" and preset != TrainConfig.preset:
         raise ValueError(
-            f"--preset {preset} is one of SASR's, and {shaper} has none; leave it out, or use --shaper sasr"
+            f"--preset {preset} is for SASR, and {shaper} has no presets; leave it out, or use --shaper sasr"
         )
 
 
 def run_flags(names: Iterable[str], *, all_optional: bool = False) -> type[Any]:
-    """A dataclass with these settings of a run, of which tyro makes flags.
+    """A dataclass with some settings of a run, which tyro turns into flags.
 
     Args:
-        names: Fields of `TrainConfig`; their meanings are the flags' help.
-        all_optional: None, "not given", is the default of each, in place of the setting's own.
+        names: Fields of `TrainConfig`; their docstrings are the flags' help.
+        all_optional: The default of each is None, "not given", in place of the setting's default.
     """
     meaning, types = meanings(TrainConfig), field_types(TrainConfig)
     flags: list[tuple[str, Any, Any]] = []

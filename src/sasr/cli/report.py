@@ -1,4 +1,4 @@
-"""`sasr report`: one page about runs and results."""
+"""`sasr report`: an HTML report on runs and results."""
 
 from __future__ import annotations
 
@@ -36,36 +36,36 @@ def report(
     seed: int = 0,
     open: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> None:
-    """Write one HTML page about runs and results, which opens from disk, offline.
+    """Write an HTML report on runs and results, one file that works offline.
 
     Args:
-        folder: A results store, a run's folder, or a folder with any number of both in it.
-        out: The HTML file; DIR/report.html where this is not given.
-        reference: CSV file of curves to compare with: task, variant, step, mean, spread.
+        folder: A results store, a run folder, or a folder with any number of both.
+        out: The HTML file; None is DIR/report.html.
+        reference: CSV file with curves to compare with; its columns are task, variant, step, mean, spread.
         figures: Also write figures (PNG, PDF) and tables (Markdown, LaTeX, CSV) into this folder.
-        title: Headline of the page.
-        seed: Of the bootstrap intervals: the same seed, the same intervals.
-        open: Show the page in the browser.
+        title: Headline of the report.
+        seed: Seed of the bootstrap intervals.
+        open: Open the report in the browser.
     """
     check_seed(seed)
     path = out or folder / "report.html"
-    if folder.is_dir() or out:  # otherwise the mistake is in the folder, and nothing is to be made there
+    if folder.is_dir() or out:  # otherwise DIR is wrong, and must not be made here
         check_writable(path.parent)
     if figures:
         check_writable(figures)
-    plotly_script()  # a missing package is told before the work, not after it
+    plotly_script()  # a missing package raises before the work, not after it
     curves = read_reference(reference) if reference else None
     console = Terminal()
     with console.status("reading"):
-        found = collect(folder, leave_out=figures)
-        summary = summarise(found, seed=seed)
+        collection = collect(folder, leave_out=figures)
+        summary = summarise(collection, seed=seed)
     with console.status("writing the page"):
         command = shlex.join(["sasr", *sys.argv[1:]])
-        write_page(found, path, title=title, command=command, reference=curves, summary=summary, seed=seed)
+        write_page(collection, path, title=title, command=command, reference=curves, summary=summary, seed=seed)
     if figures:
         with console.status("drawing"):
-            write_figures(found, summary, figures, reference=curves)
-    _print_found(found, console)
+            write_figures(collection, summary, figures, reference=curves)
+    _print_collection(collection, console)
     console.print(Text(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB)"), soft_wrap=True)
     if figures:
         console.print(Text(f"figures and tables: {figures}"), soft_wrap=True)
@@ -73,15 +73,18 @@ def report(
         webbrowser.open(path.resolve().as_uri())
 
 
-def write_figures(found: Collection, summary: Summary, folder: Path, *, reference: References | None) -> list[Path]:
-    """Every figure and table of a report as files; their paths."""
+def write_figures(
+    collection: Collection, summary: Summary, folder: Path, *, reference: References | None
+) -> list[Path]:
+    """Write every figure and table of a report; returns their paths."""
     # Reference files may have variants of settings too: of what was not run, only whole methods are drawn.
-    curves = drawing.learning_curves(drawing.panels_of(found), reference=reference, rivals=[*built_in_methods()])
-    drawn = {"curves": curves}
+    panels = drawing.panels_of(collection)
+    drawn = {"curves": drawing.learning_curves(panels, reference=reference, rivals=[*built_in_methods()])}
     if summary.learned:
         drawn["intervals"] = drawing.interval_bars(summary)
-        drawn["profiles"] = drawing.profiles({own.method: own.profile for own in summary.aggregates if own.profile})
-    drawn |= _state_figures(found)
+        profiles = {method.method: method.profile for method in summary.aggregates if method.profile}
+        drawn["profiles"] = drawing.profiles(profiles)
+    drawn |= _state_figures(collection)
     written = []
     for name, figure in drawn.items():
         written += drawing.save(figure, folder / name)
@@ -93,11 +96,12 @@ def write_figures(found: Collection, summary: Summary, folder: Path, *, referenc
     return written
 
 
-def _state_figures(found: Collection) -> dict[str, Any]:
+def _state_figures(collection: Collection) -> dict[str, Any]:
     """Figures of runs that logged visited states, by the names of their files."""
     drawn = {}
     by_task: dict[str, dict[str, StatesOfRun]] = {}
-    runs_with_states = sorted(joined_states(found.states), key=lambda run: found.methods.index(run.method))
+    runs_with_states = joined_states(collection.states)
+    runs_with_states.sort(key=lambda run: collection.methods.index(run.method))
     for run in runs_with_states:
         if run.states.visits.size:
             by_task.setdefault(run.task, {})[run.method] = run
@@ -105,7 +109,7 @@ def _state_figures(found: Collection) -> dict[str, Any]:
         drawn[f"visits-{slug(task)}"] = _visit_figure(runs)
     for run in runs_with_states:
         if np.isfinite(run.states.bonus).all() and run.states.bonus.size:
-            result = found.cell(run.task, run.method)
+            result = collection.result(run.task, run.method)
             drawn[f"bonus-{slug(run.task)}-{slug(run.method)}"] = drawing.bonus_along_feature(
                 steps=run.states.steps.tolist(),
                 feature=run.states.feature.reshape(len(run.states.steps), -1),
@@ -129,15 +133,14 @@ def _visit_figure(runs: Mapping[str, StatesOfRun]) -> Any:
     )
 
 
-def _print_found(found: Collection, console: Console) -> None:
-    """Print what is in the page, and what is incomplete or could not be read."""
-    runs = sum(len(own.seeds) for own in found.results)
-    tasks, methods = len(found.tasks), len(found.methods)
-    console.print(f"{tasks} task(s), {methods} method(s), {runs} run(s)", highlight=False)
-    for own in found.results:
-        if own.gaps:
-            console.print(
-                Text(f"incomplete: {own.method} on {own.task}: {'; '.join(own.gaps)}", "yellow"), soft_wrap=True
-            )
-    for problem in found.problems:
+def _print_collection(collection: Collection, console: Console) -> None:
+    """Print what the report has, and what is incomplete or could not be read."""
+    seeds = sum(len(result.seeds) for result in collection.results)
+    tasks, methods = len(collection.tasks), len(collection.methods)
+    console.print(f"{tasks} task(s), {methods} method(s), {seeds} run(s)", highlight=False)
+    for result in collection.results:
+        if result.gaps:
+            line = f"incomplete: {result.method} on {result.task}: {'; '.join(result.gaps)}"
+            console.print(Text(line, "yellow"), soft_wrap=True)
+    for problem in collection.problems:
         console.print(Text(f"left out: {problem.path} {problem.text}", "red"), soft_wrap=True)

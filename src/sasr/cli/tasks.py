@@ -1,4 +1,4 @@
-"""`sasr tasks`: the catalogue as a reader sees it in a terminal."""
+"""`sasr tasks`: the catalogue of tasks as a table, or one task as a card."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ _MODULES = {
 
 
 def tasks(name: Annotated[str, tyro.conf.Positional] = "") -> None:
-    """List the tasks, or show the card of one.
+    """List the tasks, or describe one of them.
 
     Args:
-        name: Short name or id of a task; without one, all tasks are listed.
+        name: Short name or id of a task; without it all tasks are listed.
     """
     Terminal().print(card(name) if name else table())
 
 
 def missing_extra(task: Task) -> str | None:
-    """The line that installs what the task still needs, if anything."""
+    """The command that installs the task's missing dependencies; None if there are none."""
     if all(importlib.util.find_spec(module) for module in _MODULES[task.extra]):
         return None
     return f'pip install "sasr[{task.extra}]"'
 
 
 def table() -> RenderableType:
-    """All tasks, one a line, and how to install what some of them still need."""
+    """All tasks, one a line, and how to install missing dependencies."""
     shown = Table(
         title="Tasks (steps and observation: code profile / paper profile)", title_justify="left", box=box.SIMPLE
     )
     shown.add_column("name", no_wrap=True)
     shown.add_column("steps", no_wrap=True)
     shown.add_column("obs", no_wrap=True)
-    shown.add_column("paid when")
+    shown.add_column("rewarded when")
     shown.add_column("Table 1", justify="right")
+    missing: dict[str, str] = {}
     for task in EVERY:
         shown.add_row(
             task.name,
-            _pair(task, lambda variant: str(variant.horizon)),
-            _pair(task, lambda variant: _size(variant.observation)),
+            _both_profiles(task, lambda variant: str(variant.horizon)),
+            _both_profiles(task, lambda variant: _size(variant.observation)),
             task.code.success,
             "" if task.table1 is None else f"{task.table1:g}",
         )
-    wanting = {line: task.family for task in EVERY if (line := missing_extra(task))}
-    return Group(
-        shown,
-        *(Text(f"{family} tasks need: {line}") for line, family in wanting.items()),
-        Text("Table 1: SASR's row in the paper. `sasr tasks NAME` shows one task."),
-    )
+        command = missing_extra(task)
+        if command:
+            missing[command] = f"{task.family} tasks need: {command}"
+    end = "Table 1: SASR's row in the paper. `sasr tasks NAME` shows one task."
+    return Group(shown, *map(Text, missing.values()), Text(end))
 
 
 def card(name: str) -> RenderableType:
@@ -73,13 +73,13 @@ def card(name: str) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column()
-    installed = f"sasr[{task.extra}], which is installed" if task.extra else "nothing more"
-    needs = missing_extra(task) or installed
-    lines = [
-        ("action", _action(task)),
-        ("Table 1", "not in the paper" if task.table1 is None else f"{task.table1:g} (SASR)"),
-        ("needs", needs),
-    ]
+    needs = missing_extra(task) or "nothing more"
+    if task.extra and missing_extra(task) is None:
+        needs = f"sasr[{task.extra}], which is installed"
+    table1 = "not in the paper"
+    if task.table1 is not None:
+        table1 = f"{task.table1:g} (SASR)"
+    lines = [("action", _action(task)), ("Table 1", table1), ("needs", needs)]
     if task.note:
         lines.append(("note", task.note))
     for id, variant in task.variants().items():
@@ -87,7 +87,7 @@ def card(name: str) -> RenderableType:
         lines += [
             ("", ""),
             (f"{profile} profile", f'gymnasium.make("{id}")   after   import sasr'),
-            ("paid when", variant.success),
+            ("rewarded when", variant.success),
             ("ends", variant.ends),
             ("limit", f"{variant.horizon} steps"),
             ("observation", _size(variant.observation)),
@@ -97,10 +97,11 @@ def card(name: str) -> RenderableType:
     return Panel(facts, title=task.name, expand=False)
 
 
-def _pair(task: Task, shown: Callable[[Variant], str]) -> str:
-    code = shown(task.code)
-    paper = shown(task.paper) if task.paper else code
-    return code if code == paper else f"{code} / {paper}"
+def _both_profiles(task: Task, describe: Callable[[Variant], str]) -> str:
+    texts = [describe(task.code)]
+    if task.paper and describe(task.paper) not in texts:
+        texts.append(describe(task.paper))
+    return " / ".join(texts)
 
 
 def _size(shape: tuple[int, ...]) -> str:

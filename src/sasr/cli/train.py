@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.agents.registry import AGENTS
-from sasr.api import Run, clear_up, default_steps, go_on, start
+from sasr.api import Run, clean_up, continue_run, default_steps, start
 from sasr.cli.options import AllowImport, check_preset, meanings, run_flags, split_settings
 from sasr.errors import unknown_name
 from sasr.experiments import Method
@@ -25,16 +25,16 @@ from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS
 from sasr.terminal import Terminal
 
-# Settings that flags give in another way.
-_OWN_FLAGS = ("task", "seeds", "steps", "task_settings", "agent_config", "shaper_config")
+# Settings with flags of another form.
+_OTHER_FLAGS = ("task", "seeds", "steps", "task_settings", "agent_config", "shaper_config")
 _MEANING = meanings(TrainConfig)
 _PRESET = tyro.conf.arg(help=_MEANING["preset"])
 Tensorboard = Annotated[bool, tyro.conf.arg(help="Write TensorBoard events into the run's folder.")]
-Track = Annotated[str, tyro.conf.arg(help="Also log to a service: wandb, which obeys WANDB_MODE=offline.")]
+Track = Annotated[str, tyro.conf.arg(help="Also log to a service: wandb, which respects WANDB_MODE=offline.")]
 if TYPE_CHECKING:
     RunFlags = Any
 else:
-    _names = [field.name for field in dataclasses.fields(TrainConfig) if field.name not in _OWN_FLAGS]
+    _names = [field.name for field in dataclasses.fields(TrainConfig) if field.name not in _OTHER_FLAGS]
     RunFlags = Annotated[run_flags(_names), tyro.conf.arg(name="")]
 
 
@@ -42,44 +42,47 @@ def train(
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK", help=_MEANING["task"])],
     flags: RunFlags,
     *,
-    seeds: Annotated[int, tyro.conf.arg(help="How many independent runs, all in one process.")] = 1,
-    seed: Annotated[int, tyro.conf.arg(help="The first seed; the others follow it.")] = 0,
-    steps: Annotated[int | None, tyro.conf.arg(help=_MEANING["steps"] + " None is what suits the task.")] = None,
+    seeds: Annotated[
+        int, tyro.conf.arg(help="Number of seeds: independent runs, trained together in one process.")
+    ] = 1,
+    seed: Annotated[int, tyro.conf.arg(help="The first seed; the others are the numbers after it.")] = 0,
+    steps: Annotated[int | None, tyro.conf.arg(help=_MEANING["steps"] + " None takes the task's default.")] = None,
     exploration: Annotated[
-        str | None, tyro.conf.arg(help="How SAC explores: gaussian or noisy; short for --set agent.exploration=…")
+        str | None, tyro.conf.arg(help="SAC's exploration: gaussian or noisy; short for --set agent.exploration=…")
     ] = None,
     set: Annotated[
         tyro.conf.UseAppendAction[list[str]],
         tyro.conf.arg(
             metavar="agent.NAME=VALUE",
-            help="A setting of the agent, the shaper or the task, such as agent.critic_lr=1e-3, "
-            "shaper.reward_weight=0.3 or task.fixed=true; may be given many times. `sasr settings` lists those of "
-            "agents and shapers.",
+            help="A setting of the agent, the shaper or the task: agent.critic_lr=1e-3, shaper.reward_weight=0.3 or "
+            "task.fixed=true; may be repeated. `sasr settings` lists those of agents and shapers.",
         ),
     ] = [],  # noqa: B006  tyro's way to say "none given"; never changed
-    out: Annotated[Path | None, tyro.conf.arg(help="Folder of the run, new; None makes one under runs/.")] = None,
+    out: Annotated[Path | None, tyro.conf.arg(help="A new folder for the run; None makes one under runs/.")] = None,
     tensorboard: Tensorboard = True,
     track: Track = "",
 ) -> None:
-    """Train an agent on a task; ends with a run folder that has metrics, checkpoints and pictures."""
+    """Train an agent on a task; writes a run folder with metrics, checkpoints and plots."""
     if not 1 <= seeds <= MOST_SEEDS:
-        raise ValueError(f"--seeds {seeds} must be from 1 to {MOST_SEEDS:,}; it is how many independent runs to train")
+        raise ValueError(f"--seeds {seeds} must be from 1 to {MOST_SEEDS:,}; it is the number of seeds")
     check_preset(flags.preset, flags.shaper)
     texts = [*set]
     if exploration is not None:
         texts.insert(0, f"agent.exploration={exploration}")
-    given = split_settings(texts)
+    by_part = split_settings(texts)
     settings = dict(vars(flags))
     method = Method(
         name=flags.shaper,
         agent=settings.pop("agent"),
         shaper=settings.pop("shaper"),
         preset=settings.pop("preset"),
-        agent_settings=given["agent"],
-        shaper_settings=given["shaper"],
+        agent_settings=by_part["agent"],
+        shaper_settings=by_part["shaper"],
     )
-    length = default_steps(task) if steps is None else steps
-    config = method.config(task, seeds=range(seed, seed + seeds), steps=length, task_settings=given["task"], **settings)
+    if steps is None:
+        steps = default_steps(task)
+    seed_range = range(seed, seed + seeds)
+    config = method.config(task, seeds=seed_range, steps=steps, task_settings=by_part["task"], **settings)
     console = Terminal()
     _print_end(start(config, out=out, console=console, events=tensorboard, track=track), console)
 
@@ -90,27 +93,28 @@ def resume(
     start_over: Annotated[
         bool,
         tyro.conf.arg(
-            help="Begin again at step 0 where no checkpoint is whole; the metrics so far are kept as metrics.1.jsonl."
+            help="If no checkpoint is complete, start over at step 0; the old metrics are kept as metrics.1.jsonl."
         ),
     ] = False,
     tensorboard: Tensorboard = True,
     track: Track = "",
     allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
-    """Go on with a run that was stopped or killed, from its newest whole checkpoint."""
-    console, found = Terminal(), Run(run)
-    if found.finished and track:
-        raise ValueError(f"--track {track}: {run} has taken all its steps, so there is nothing to tell; leave it out")
-    if found.finished and not start_over:
-        clear_up(found)
+    """Continue a stopped or killed run from its newest complete checkpoint."""
+    console = Terminal()
+    resumed = Run(run)
+    if resumed.finished and track:
+        raise ValueError(f"--track {track}: {run} has taken all its steps, so there is nothing to log; leave it out")
+    if resumed.finished and not start_over:
+        clean_up(resumed)
         console.print(
-            f"{run} has taken all its {found.config.steps:,} steps.", highlight=False, markup=False, soft_wrap=True
+            f"{run} has taken all its {resumed.config.steps:,} steps.", highlight=False, markup=False, soft_wrap=True
         )
     else:
-        found = go_on(
-            found, console=console, events=tensorboard, track=track, allow_import=allow_import, start_over=start_over
+        resumed = continue_run(
+            resumed, console=console, events=tensorboard, track=track, allow_import=allow_import, start_over=start_over
         )
-    _print_end(found, console)
+    _print_end(resumed, console)
 
 
 def settings(
@@ -122,18 +126,21 @@ def settings(
     *,
     preset: Annotated[str, _PRESET] = TrainConfig.preset,
 ) -> None:
-    """List what `sasr train --set` can set: of one agent or shaper, or of all."""
-    parts: dict[str, tuple[str, Any]] = {own: ("agent", kind.settings()) for own, kind in AGENTS.items()}
-    for own, shaping in SHAPERS.items():
-        parts[own] = ("shaper", preset_config(preset) if own == "sasr" else shaping.config())
-    if name and name not in parts:
-        raise unknown_name("agent or shaper", name, parts)
+    """List the settings for `sasr train --set`, of one agent or shaper or of all."""
+    known: dict[str, tuple[str, Any]] = {}
+    for agent_name, agent in AGENTS.items():
+        known[agent_name] = ("agent", agent.settings())
+    for shaper_name, shaper in SHAPERS.items():
+        known[shaper_name] = ("shaper", shaper.config())
+    known["sasr"] = ("shaper", preset_config(preset))
+    if name and name not in known:
+        raise unknown_name("agent or shaper", name, known)
     if name not in ("", "sasr"):
         check_preset(preset, name)
     console = Terminal()
-    for own, (part, config) in parts.items():
-        if name in ("", own):
-            console.print(_settings_table(own, part, config))
+    for listed_name, (part, config) in known.items():
+        if name in ("", listed_name):
+            console.print(_settings_table(listed_name, part, config))
 
 
 def _settings_table(name: str, part: str, config: Any) -> Table:
@@ -149,20 +156,21 @@ def _settings_table(name: str, part: str, config: Any) -> Table:
 
 
 def _print_end(run: Run, console: Console) -> None:
-    """Print how the run ended and where its results are; exit with 130, as shells do, where it was stopped."""
-
-    def say(line: str) -> None:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    found = run.evaluation()
-    if len(found.steps):
-        say(f"evaluation return {spread(found.returns[:, -1])} at step {found.steps[-1]:,}")
+    """Print how the run ended and where its results are; exit with 130, as shells do, if it was stopped."""
+    lines = []
+    evaluation = run.evaluation()
+    if len(evaluation.steps):
+        lines.append(f"evaluation return {spread(evaluation.returns[:, -1])} at step {evaluation.steps[-1]:,}")
     for what, name in (("curve", plots.CURVE), ("success rates", plots.MAPS)):
         if (run.folder / name).exists():
-            say(f"{what}: {run.folder / name}")
+            lines.append(f"{what}: {run.folder / name}")
     if run.finished:
-        say(f"run: {run.folder}")
+        lines.append(f"run: {run.folder}")
+    else:
+        lines.append(f"stopped at step {run.steps:,} of {run.config.steps:,}; to continue:")
+        lines.append(f"sasr resume {run.folder}")
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if run.finished:
         return
-    say(f"stopped at step {run.steps:,} of {run.config.steps:,}; go on with:")
-    say(f"sasr resume {run.folder}")
     sys.exit(130)

@@ -1,4 +1,4 @@
-"""`sasr tune`: settings that suit a task, by Optuna, and whether they beat the default on fresh seeds."""
+"""`sasr tune`: a search for better settings with Optuna, and a comparison with the default on new seeds."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ RANGES: dict[str, tuple[float, float]] = {
     "agent.temperature_lr": (1e-4, 3e-3),
     "agent.lr": (1e-4, 3e-3),
 }
-"""What is searched, on a logarithmic scale, where the agent and the shaper have it."""
+"""The settings that are searched, on a logarithmic scale; those that the agent or shaper lacks are left out."""
 EVALUATIONS = 20
 """Evaluations of a trial; it may be pruned at each."""
 UNPRUNED = 5
 """Trials before any is pruned; the default is the first."""
 FRESH_SEED = 1_000
-"""The first seed that the winner and the default are compared on."""
+"""The first seed of the comparison with the default."""
 MOST_TRIALS = 100_000
 _LARGEST_STUDY = 2**32  # bytes
 
@@ -64,22 +64,22 @@ def tune(
     device: str = "auto",
     workers: int | None = None,
 ) -> None:
-    """Search settings that suit a task; the same command again goes on where it was stopped.
+    """Tune the settings for a task with Optuna; the same command again continues a stopped search.
 
-    A trial's value is the mean return over its evaluations: it pays to learn early. The winner and the default are then
-    compared on seeds that no trial has seen.
+    A trial's value is the mean return over its evaluations, which favours early learning. The best settings and the
+    default are then compared on seeds that no trial has used.
 
     Args:
         task: A task's name, any Gymnasium id, or module:function.
-        trials: Settings to try, the default among them.
-        seeds: Seeds of each trial, one population; it is pruned by their mean.
-        steps: Environment steps of each seed; None is what suits the task.
+        trials: Number of settings to try, with the default.
+        seeds: Seeds of each trial; their mean is its value.
+        steps: Environment steps of each seed; None takes the task's default.
         agent: Name of the agent.
         shaper: Name of the shaper.
-        preset: Settings that SASR starts from.
-        set: A setting to hold fixed, such as agent.critic_lr=1e-3; may be given many times.
+        preset: SASR's preset, for settings that are not searched.
+        set: A setting to keep fixed, such as agent.critic_lr=1e-3; may be repeated.
         out: Folder of the search; None is runs/tune-TASK.
-        device: cpu, cuda, …; auto takes CUDA where there is one.
+        device: cpu, cuda or cuda:1; auto uses CUDA if it is available.
         workers: Processes that step the environments; None chooses by cost and cores.
     """
     if not (importlib.util.find_spec("optuna") and importlib.util.find_spec("matplotlib")):
@@ -90,49 +90,54 @@ def tune(
     if trials > MOST_TRIALS:
         raise ValueError(f"--trials {trials} must be at most {MOST_TRIALS:,}")
     check_preset(preset, shaper)
-    given = split_settings(set)
+    by_part = split_settings(set)
     method = Method(
         name=shaper, agent=agent, shaper=shaper, preset=preset,
-        agent_settings=given["agent"], shaper_settings=given["shaper"],
+        agent_settings=by_part["agent"], shaper_settings=by_part["shaper"],
     )  # fmt: skip
-    length = default_steps(task) if steps is None else steps
-    base = complete(
-        method.config(
-            task,
-            seeds=first_seeds(seeds),
-            steps=length,
-            task_settings=given["task"],
-            device=device,
-            workers=workers,
-            eval_every=max(1, length // EVALUATIONS),
-        )
+    if steps is None:
+        steps = default_steps(task)
+    config = method.config(
+        task,
+        seeds=first_seeds(seeds),
+        steps=steps,
+        task_settings=by_part["task"],
+        device=device,
+        workers=workers,
+        eval_every=max(1, steps // EVALUATIONS),
     )
+    base = complete(config)
     with Trainer(base):
-        pass  # a mistake is found before a search is begun, which the corrected command would be another one than
-    folder = out or Path("runs") / f"tune-{re.sub(r'[^-.0-9A-Za-z_]+', '-', task).strip('-')}"
-    Search(base, folder, fixed=[f"{part}.{name}" for part, own in given.items() for name in own]).run(trials)
+        pass  # raises on a mistake before a search is stored, which the corrected command could not continue
+    if out is None:
+        task_in_path = re.sub(r"[^-.0-9A-Za-z_]+", "-", task).strip("-")
+        out = Path("runs") / f"tune-{task_in_path}"
+    fixed = [setting.partition("=")[0].strip().replace("-", "_") for setting in set]
+    Search(base, out, fixed=fixed).run(trials)
 
 
 class Search:
-    """A study of one task in a folder, and how its trials are run."""
+    """An Optuna study of one task, stored in a folder."""
 
     def __init__(self, base: TrainConfig, folder: Path, *, fixed: Sequence[str] = ()) -> None:
-        """Open the folder's study, or begin one.
+        """Open the folder's study, or create one.
 
         Args:
-            base: Settings of a trial, but for what is searched.
-            folder: Where the study is.
+            base: Settings of a trial, except for what is searched.
+            folder: The study's folder.
             fixed: Settings that are not searched.
         """
         import optuna
         from optuna.storages.journal import JournalFileBackend, JournalStorage
 
         self.base, self.folder = base, folder
-        self.default = {
-            name: _read(base, name) for name in RANGES if name not in fixed and _read(base, name) is not None
-        }
+        self.default: dict[str, Any] = {}
+        for name in RANGES:
+            value = _read(base, name)
+            if name not in fixed and value is not None:
+                self.default[name] = value
         if not self.default:
-            raise ValueError("nothing is left to search: every setting of `sasr tune` is fixed by --set")
+            raise ValueError("nothing is left to search: --set fixes every setting of `sasr tune`")
         check_writable(folder)
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # its warnings show tracebacks, of Ctrl-C too
         log = folder / "study.log"
@@ -147,19 +152,20 @@ class Search:
                 load_if_exists=True,
             )
         except (ValueError, LookupError, TypeError, AssertionError) as error:
-            raise ValueError(f"{log} holds what no search writes ({error}); name another folder with --out") from None
+            raise ValueError(f"{log} is damaged ({error}); choose another folder with --out") from None
         settings = json.loads(json.dumps(base.to_json()))
         before = self.study.user_attrs.get("settings", settings)
         differing = sorted(name for name in settings if before.get(name) != settings[name])
         if differing:
+            name = differing[0]
             raise ValueError(
-                f"{folder} has a search with another {differing[0]}: {before.get(differing[0])} is not "
-                f"{settings[differing[0]]}; name another folder with --out"
+                f"{folder} has a search with {name}={before.get(name)}, not {settings[name]}; choose another folder "
+                "with --out"
             )
         self.study.set_user_attr("settings", settings)
 
     def run(self, trials: int) -> None:
-        """Try settings until there are `trials`, compare the winner with the default, and print what to type."""
+        """Run trials until there are `trials`, compare the best settings with the default, and print them as flags."""
         from optuna.trial import TrialState
 
         console = Terminal()
@@ -172,21 +178,21 @@ class Search:
             bar = progress.add_task("trying the default", total=trials)
             done = len(self._finished())
             while done < trials:
-                progress.update(bar, completed=done, description=self._standing())
+                progress.update(bar, completed=done, description=self._best_so_far())
                 self.study.optimize(self._try, n_trials=1, catch=(DivergedError,))
                 done += 1
             best = _short(self.study.best_params)
-            progress.update(bar, completed=done, description="comparing on fresh seeds")
-            tuned, default = self._on_fresh_seeds(best), self._on_fresh_seeds(self.default)
+            progress.update(bar, completed=done, description="comparing on new seeds")
+            tuned, default = self._on_new_seeds(best), self._on_new_seeds(self.default)
         draw(self.study, self.default, self.folder / "tune.png")
         flags = " ".join(f"--set {name}={shown(value)}" for name, value in best.items())
         lines = [
             f"{len(self._finished())} trials, best value {self.study.best_value:.4g}",
-            f"on {len(self.base.seeds)} fresh seeds: tuned {spread(tuned)}, default {spread(default)}",
+            f"on {len(self.base.seeds)} new seeds: tuned {spread(tuned)}, default {spread(default)}",
             f"plot: {self.folder / 'tune.png'}",
         ]
         if best == self.default or tuned.mean() <= default.mean():
-            lines.append("the tuned settings are not better on fresh seeds: keep the default. The best found were")
+            lines.append("the tuned settings are not better on new seeds: keep the default. The best ones were")
         lines.append(flags)
         for line in lines:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -211,8 +217,8 @@ class Search:
                 raise KeyboardInterrupt
         return values.so_far()
 
-    def _on_fresh_seeds(self, chosen: Mapping[str, float]) -> np.ndarray:
-        """The value of each fresh seed; kept, so that it is trained once."""
+    def _on_new_seeds(self, chosen: Mapping[str, float]) -> np.ndarray:
+        """The value of each new seed; stored in the study, so that it is trained once."""
         key = "fresh " + " ".join(f"{name}={value!r}" for name, value in chosen.items())
         if key not in self.study.user_attrs:
             seeds = range(FRESH_SEED, FRESH_SEED + len(self.base.seeds))
@@ -225,29 +231,33 @@ class Search:
         return self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
     def _value_of(self, params: Mapping[str, float]) -> float | None:
-        same = (trial.value for trial in self._finished() if trial.params == params and trial.value is not None)
-        return next(same, None)
+        for trial in self._finished():
+            if trial.params == params and trial.value is not None:
+                return float(trial.value)
+        return None
 
-    def _standing(self) -> str:
+    def _best_so_far(self) -> str:
         values = [trial.value for trial in self._finished() if trial.value is not None]
-        return f"best so far {max(values):.4g}" if values else "trying the default"
+        if not values:
+            return "trying the default"
+        return f"best so far {max(values):.4g}"
 
 
 def _remove_half_line(log: Path) -> None:
-    """What a process that was killed left at the end of a study, which nothing can be read behind."""
+    """Cut off a half-written line that a killed process left, since nothing after it could be read."""
     if log.exists():
         whole, newline, _ = read_regular(log, _LARGEST_STUDY).rpartition(b"\n")
         os.truncate(log, len(whole) + len(newline))
 
 
 class Values(Silent):
-    """Records the returns of evaluations, and ends a trial that is behind the others."""
+    """Records the returns of evaluations, and prunes a trial that is behind the others."""
 
     def __init__(self, trial: Trial | None) -> None:
         self.trial, self.returns = trial, list[np.ndarray]()
 
     def evaluation(self, steps: int, result: Evaluation) -> None:
-        """Note the returns; raises Optuna's `TrialPruned` where the trial is not worth going on with."""
+        """Add the returns; raises Optuna's `TrialPruned` if the trial is behind the others."""
         self.returns.append(result.returns.mean(1))
         if self.trial is None:
             return
@@ -263,8 +273,11 @@ class Values(Silent):
 
 
 def _short(params: Mapping[str, float]) -> dict[str, float]:
-    """As they are printed, so that what was tried can be typed."""
-    return {name: value if isinstance(value, int) else float(f"{value:.3g}") for name, value in params.items()}
+    """Rounded as they are printed, so that flags repeat a trial exactly."""
+    rounded: dict[str, float] = {}
+    for name, value in params.items():
+        rounded[name] = value if isinstance(value, int) else float(f"{value:.3g}")
+    return rounded
 
 
 def _read(config: TrainConfig, name: str) -> Any:
@@ -275,8 +288,8 @@ def _read(config: TrainConfig, name: str) -> Any:
 def _with(config: TrainConfig, chosen: Mapping[str, float]) -> TrainConfig:
     for name, value in chosen.items():
         part, _, field = name.partition(".")
-        own = dataclasses.replace(getattr(config, f"{part}_config"), **{field: value})
-        config = dataclasses.replace(config, **{f"{part}_config": own})
+        part_config = dataclasses.replace(getattr(config, f"{part}_config"), **{field: value})
+        config = dataclasses.replace(config, **{f"{part}_config": part_config})
     return config
 
 

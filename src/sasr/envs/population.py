@@ -1,4 +1,4 @@
-"""A population of environments: P members with E environments each, stepped in worker processes or in this one."""
+"""A population of environments: E for each of P seeds, stepped in worker processes or in this one."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from sasr.randomness import stream_seed
 from sasr.tasks.environment import Env, TaskLike, close_environment, make, resolve, task_name
 
 PATIENCE = 60.0
-"""Seconds after which an environment or a worker that does not answer is named."""
+"""Seconds after which a warning names an environment or a worker that does not answer."""
 
-# A round that is cheaper than this is stepped in this process: handing it over would cost as much.
+# A round of steps that takes fewer seconds is stepped in this process: workers would take as long.
 _CHEAP_ROUND = 200e-6
 
 
 class PopulationError(RuntimeError):
-    """An environment raised or its worker died; the message has the task, the member and the worker's traceback."""
+    """An environment raised or its worker died; the message has the task, the seed and the worker's traceback."""
 
 
 class Step(NamedTuple):
-    """What one action each led to. P members, E environments each."""
+    """The result of one action in each environment. P seeds, E environments each."""
 
-    observation: NDArray[Any]  # (P, E, *shape) where each environment stands now: after an end, a new episode's start
+    observation: NDArray[Any]  # (P, E, *shape) the current one: after the end of an episode, the start of the next
     reward: NDArray[np.float32]  # (P, E)
     terminated: NDArray[np.bool_]  # (P, E) the task ended; a time limit is not in here
     truncated: NDArray[np.bool_]  # (P, E) the time limit cut the episode
-    final_observation: NDArray[Any]  # (P, E, *shape) where the action led; differs from `observation` only at an end
+    final_observation: NDArray[Any]  # (P, E, *shape) before any reset; differs from `observation` only at an end
     success: NDArray[np.bool_]  # (P, E) info["is_success"], False where a task has none
-    info: Mapping[str, NDArray[np.float64]]  # key: (P, E), of the keys asked for; NaN where a step had none
+    info: Mapping[str, NDArray[np.float64]]  # key: (P, E), of `info_keys`; NaN where a step had none
 
 
 class InProcess:
-    """Steps all environments in this process, at the moment they are waited for."""
+    """Steps all environments in this process, when they are waited for."""
 
     def __init__(self, shape: BoardShape, build: Build, info_keys: tuple[str, ...]) -> None:
         self.board = Board(shape)
@@ -77,7 +77,9 @@ class InProcess:
     def late(self) -> Place | None:
         """The environment that is being stepped."""
         place = self._place
-        return None if place.busy_with == shared.IDLE else place
+        if place.busy_with == shared.IDLE:
+            return None
+        return place
 
     def save(self) -> dict[str, NDArray[Any]]:
         """The memories of all environments."""
@@ -85,7 +87,7 @@ class InProcess:
             return self.stepper.save()
 
     def restore(self, saved: Arrays) -> None:
-        """Bring all environments back to where they were."""
+        """Restore all environments."""
         with self._errors_with_place():
             self.stepper.restore(dict(saved))
 
@@ -107,10 +109,10 @@ class InProcess:
 
 
 class Population:
-    """P x E environments of one task that step together: `send` actions, learn meanwhile, `receive` what happened.
+    """P x E environments of one task that step together: `send` actions, learn meanwhile, `receive` the results.
 
-    An environment draws from a stream of its own, derived from its member's seed and its place within the member, so
-    what a member lives through depends neither on the other members nor on the number of workers.
+    Each environment has its random stream, derived from its seed and its index, so what a seed sees depends neither on
+    the other seeds nor on the number of workers.
 
     >>> with Population("MountainCar", seeds=[0, 1], workers=0) as population:
     ...     start = population.reset()
@@ -133,15 +135,15 @@ class Population:
 
         Args:
             task: As for `make`.
-            seeds: One for each member.
-            environments: E, for each member.
-            workers: Processes; 0 steps in this process, None chooses by what a step costs and by the cores.
-            info_keys: Numbers of `info` to deliver with each step, such as "game_score".
+            seeds: P seeds.
+            environments: E, for each seed.
+            workers: Processes; 0 steps in this process, None chooses by the cost of a step and the cores.
+            info_keys: Numbers in `info` to return with each step, such as "game_score".
             kwargs: Arguments of the task, as for `make`.
         """
         self.seeds = _checked_seeds(seeds)
         self.members = len(self.seeds)
-        self.environments = _at_least(environments, 1, "environments", "each member")
+        self.environments = _at_least(environments, 1, "environments", "each seed")
         self.info_keys = tuple(info_keys)
         self.task = task_name(task)
         build = partial(make, resolve(task), **kwargs)
@@ -149,7 +151,7 @@ class Population:
         self.observation_space, self.action_space = _checked_spaces(self.task, probe)
         registered = probe.spec.max_episode_steps if probe.spec else None
         self.time_limit: int | None = kwargs.get("max_episode_steps", registered)
-        """Steps that episodes are cut after; None where that is not known."""
+        """The time limit of episodes in steps; None if unknown."""
         self.workers = self._choose_workers(workers, probe)
         close_environment(probe)
         self.pending = False
@@ -157,7 +159,7 @@ class Population:
         self._watched = False
         self._closed_because = ""
         self.runner: InProcess | WorkerPool | None = None
-        with self._naming_the_member():
+        with self._naming_the_seed():
             self.runner = self._make_runner(build)
         self._board = self.runner.board
 
@@ -177,7 +179,7 @@ class Population:
         return InProcess(shape, build, self.info_keys)
 
     def reset(self, stream: str = "environment") -> NDArray[Any]:
-        """Start all environments from their seeds; (P, E, *shape). Another `stream` gives other starts, as fixed."""
+        """Start all environments from their seeds; (P, E, *shape). Each `stream` gives other start states."""
         runner = self._open_runner()
         if self.pending:
             self._wait()
@@ -189,13 +191,13 @@ class Population:
         self._started = True
         self._request(runner, shared.RESET)
         self._wait()
-        return self._by_member(self._board.observation)
+        return self._by_seed(self._board.observation)
 
     def send(self, actions: NDArray[Any]) -> None:
-        """Give every environment its action, (P, E, *shape), and come back while they step."""
+        """Send every environment its action, (P, E, *shape), and return while they step."""
         runner = self._open_runner()
         if not self._started:
-            raise RuntimeError("send() before reset(): call reset() once, it gives the first observations")
+            raise RuntimeError("send() before reset(): call reset() first, it returns the first observations")
         if self.pending:
             raise RuntimeError("send() twice: call receive() for the step that is under way first")
         checked = self._checked_actions(actions)
@@ -203,20 +205,20 @@ class Population:
         self._request(runner, shared.STEP)
 
     def receive(self) -> Step:
-        """Wait for the step that `send` began; the arrays are the caller's own."""
+        """Wait for the step that `send` began; the arrays are copies."""
         self._open_runner()
         if not self.pending:
             raise RuntimeError("receive() without send(): there is no step to wait for")
         self._wait()
         board = self._board
         return Step(
-            observation=self._by_member(board.observation),
-            reward=self._by_member(board.reward),
-            terminated=self._by_member(board.terminated),
-            truncated=self._by_member(board.truncated),
-            final_observation=self._by_member(board.final_observation),
-            success=self._by_member(board.success),
-            info={key: self._by_member(board.info[k]) for k, key in enumerate(self.info_keys)},
+            observation=self._by_seed(board.observation),
+            reward=self._by_seed(board.reward),
+            terminated=self._by_seed(board.terminated),
+            truncated=self._by_seed(board.truncated),
+            final_observation=self._by_seed(board.final_observation),
+            success=self._by_seed(board.success),
+            info={key: self._by_seed(board.info[k]) for k, key in enumerate(self.info_keys)},
         )
 
     def step(self, actions: NDArray[Any]) -> Step:
@@ -225,41 +227,43 @@ class Population:
         return self.receive()
 
     def save(self) -> dict[str, NDArray[Any]]:
-        """How the episodes under way began and what was done in them, as plain arrays; see `restore`."""
+        """The start and the actions of the current episodes, as plain arrays; see `restore`."""
         runner = self._idle_runner("save()")
-        with self._naming_the_member():
+        with self._naming_the_seed():
             return runner.save()
 
     def restore(self, saved: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """Go back to a saved moment by replaying the episodes under way; `observation` is where they are then.
+        """Return to a saved moment by replaying the episodes; `observation` has the current observations then.
 
-        (P, E): the episodes that had to restart, because their replay gave other observations.
+        Returns (P, E): the episodes that had to restart, because their replay gave other observations.
         """
         self._check_saved(saved)
         self._started = True
         runner = self._idle_runner("restore()")
-        with self._naming_the_member():
+        with self._naming_the_seed():
             runner.restore(saved)
-        return self._by_member(self._board.restarted)
+        return self._by_seed(self._board.restarted)
 
     @property
     def observation(self) -> NDArray[Any]:
         """The current observation of each environment, (P, E, *shape)."""
         self._idle_runner("observation")
-        return self._by_member(self._board.observation)
+        return self._by_seed(self._board.observation)
 
     @property
     def processes(self) -> list[subprocess.Popen[bytes]]:
         """The workers' processes."""
-        return self.runner.processes if self.runner else []
+        if self.runner is None:
+            return []
+        return self.runner.processes
 
     @property
     def closed(self) -> bool:
-        """Whether it can't be used any more."""
+        """Whether it was closed, by `close` or after an error."""
         return bool(self._closed_because)
 
     def close(self) -> None:
-        """Close the environments and end the workers; harmless when done twice."""
+        """Close the environments and end the workers; a second call does nothing."""
         if self.closed:
             return
         self._closed_because = "it was closed"
@@ -297,47 +301,51 @@ class Population:
         runner.request(command)
 
     def _wait(self) -> None:
-        with self._naming_the_member():
+        with self._naming_the_seed():
             self._open_runner().wait()
         self.pending = False
 
     @contextmanager
-    def _naming_the_member(self) -> Iterator[None]:
-        """Close the population on an error, and name the task, the worker and the member."""
+    def _naming_the_seed(self) -> Iterator[None]:
+        """Close the population on an error, and add the task, the worker and the seed to its message."""
         try:
             yield
         except RunnerError as error:
             self.close()
             place, how = error.place, error.how
-            self._closed_because = how if place.worker is None else f"worker {place.worker} {how}"
+            self._closed_because = how
+            if place.worker is not None:
+                self._closed_because = f"worker {place.worker} {how}"
             message = f"{self.task}: {self._place_in_words(place)}, {how}{error.details}"
             raise PopulationError(message) from error.__cause__
 
     def unanswered(self) -> tuple[int, str]:
-        """The number of the last request, and who has not answered it; empty where nothing is waited for."""
-        runner = self.runner
-        if self.closed or runner is None:
+        """The number of the last request, and a text for who has not answered it; empty if nobody has to."""
+        if self.closed or self.runner is None:
             return 0, ""
-        late = runner.late() if self.pending else None
-        return runner.requests, self._place_in_words(late) if late else ""
+        late = self.runner.late() if self.pending else None
+        if late is None:
+            return self.runner.requests, ""
+        return self.runner.requests, self._place_in_words(late)
 
     def _place_in_words(self, place: Place) -> str:
-        member = "" if place.busy_with == shared.IDLE else self._member_in_words(place.busy_with)
+        environment = ""
+        if place.busy_with != shared.IDLE:
+            environment = self._environment_in_words(place.busy_with)
         if place.worker is None:
-            return member
-        if member:
-            return f"worker {place.worker}, busy with {member}"
-        first = place.environments[0] // self.environments
-        last = place.environments[-1] // self.environments
-        members = f"member {first}" if first == last else f"members {first} to {last}"
-        return f"worker {place.worker}, which steps {members}"
+            return environment
+        if environment:
+            return f"worker {place.worker}, busy with {environment}"
+        first = self._environment_in_words(place.environments[0])
+        last = self._environment_in_words(place.environments[-1])
+        return f"worker {place.worker}, which steps {first} to {last}"
 
-    def _member_in_words(self, environment: int) -> str:
-        member, place = divmod(environment, self.environments)
-        return f"member {member} (seed {self.seeds[member]}), environment {place}"
+    def _environment_in_words(self, index: int) -> str:
+        seed_index, environment = divmod(index, self.environments)
+        return f"seed {self.seeds[seed_index]}, environment {environment}"
 
-    def _by_member(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """A copy with the axes P and E apart."""
+    def _by_seed(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """A copy with separate axes P and E."""
         return flat.reshape(self.members, self.environments, *flat.shape[1:]).copy()
 
     def _open_runner(self) -> InProcess | WorkerPool:
@@ -355,10 +363,10 @@ class Population:
 
     def _check_saved(self, saved: Mapping[str, NDArray[Any]]) -> None:
         total = self.members * self.environments
-        found = len({key.partition(".")[0] for key in saved})
-        if found != total:
+        saved_total = len({key.partition(".")[0] for key in saved})
+        if saved_total != total:
             raise ValueError(
-                f"this is the memory of {found} environments, but the population has {total}: "
+                f"this is the memory of {saved_total} environments, but the population has {total}: "
                 "make it with the same seeds and environments as the saved one"
             )
         for index in range(total):
@@ -371,9 +379,11 @@ class Population:
         if actions.shape != expected:
             raise ValueError(
                 f"actions have shape {actions.shape}, {self.task} needs {expected}: "
-                "(members, environments, *action shape)"
+                "(seeds, environments, *action shape)"
             )
-        allowed = "iu" if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else "iufb"
+        allowed = "iufb"
+        if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+            allowed = "iu"
         if actions.dtype.kind not in allowed:
             raise TypeError(f"actions are {actions.dtype}, {self.task} needs {space.dtype}")
         # Before the comparison: 0.7 exceeds a bound of float32(0.7).
@@ -386,19 +396,23 @@ class Population:
         return actions
 
     def _outside(self, value: Any, low: Any, high: Any, index: tuple[int, ...]) -> ValueError:
-        member, place, *rest = index
+        seed_index, environment, *rest = index
         where = ""
-        if rest:
-            where = f" at index {rest[0] if len(rest) == 1 else tuple(rest)}"
-        who = self._member_in_words(member * self.environments + place)
-        fix = "the agent that chose it has diverged" if np.isnan(value) else "clipping is the agent's job"
-        return ValueError(f"the action of {who} is {value!s}{where}, outside [{low}, {high}]; {fix}")
+        if len(rest) == 1:
+            where = f" at index {rest[0]}"
+        elif rest:
+            where = f" at index {tuple(rest)}"
+        who = self._environment_in_words(seed_index * self.environments + environment)
+        reason = "the agent must clip it"
+        if np.isnan(value):
+            reason = "the agent has diverged"
+        return ValueError(f"the action of {who} is {value!s}{where}, outside [{low}, {high}]; {reason}")
 
 
 def _report_silence(reference: weakref.ref[Population]) -> None:
-    """Warn of a request that nobody has answered for a while, as long as the population lives.
+    """Warn of a request without an answer for a while, as long as the population exists.
 
-    From a thread of its own: the thread that waits may be in the environment's code.
+    It runs in a thread, since the waiting thread may be in the environment's code.
     """
     last_request = 0
     since = time.monotonic()
@@ -419,7 +433,7 @@ def _report_silence(reference: weakref.ref[Population]) -> None:
 
 
 def _step_seconds(probe: Env) -> float:
-    """What a step costs, on an instance that is thrown away."""
+    """The median seconds of a step, on an instance that is not used otherwise."""
     probe.reset(seed=0)
     probe.action_space.seed(0)
     seconds = []
@@ -447,13 +461,13 @@ def _checked_spaces(task: str, env: Env) -> tuple[spaces.Box, spaces.Space[Any]]
     observation, action = env.observation_space, env.action_space
     assert isinstance(observation, spaces.Box)  # `make` brings every observation to this form
     if not isinstance(action, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        raise TypeError(f"{task}: actions of {action} are no plain array; flatten them with a wrapper")
+        raise TypeError(f"{task}: actions of {action} are not a plain array; flatten them with a wrapper")
     return observation, action
 
 
 def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     if isinstance(seeds, int):
-        raise TypeError(f"seeds={seeds} must be a list with one seed for each member, such as range({seeds})")
+        raise TypeError(f"seeds={seeds} must be a list of seeds, such as range({seeds})")
     _at_least(len(seeds), 1, "len(seeds)", "the population")
     for seed in seeds:
         if not isinstance(seed, int | np.integer) or seed < 0:

@@ -17,7 +17,7 @@ from sasr.envs.shared_memory import BUSY_WITH, IDLE, Board, Letter, belongings
 from sasr.tasks.environment import Env, close_environment
 
 LONGEST = 1_000_000
-"""Actions remembered of one episode; a longer one would take minutes to play again, so it restarts."""
+"""Actions stored of one episode; the replay of a longer one would take minutes, so it restarts."""
 
 
 _NUMBERS = ("seed", "length", "check")
@@ -25,7 +25,7 @@ _BYTES = ("began", "generator")
 
 
 def check_memory(saved: Mapping[str, NDArray[Any]], index: int) -> None:
-    """Raise a ValueError unless this is what `Remembered.save` gives, so that `restore` can't be in the way."""
+    """Raise a ValueError unless this has the form of `Remembered.save`, so that `restore` cannot fail on it."""
     numbers = all(name in saved and saved[name].shape == () and saved[name].dtype == np.int64 for name in _NUMBERS)
     words = all(name in saved and saved[name].ndim == 1 and saved[name].dtype == np.uint8 for name in _BYTES)
     rest = "actions" in saved and saved["actions"].ndim >= 1 and "seeded" in saved and saved["seeded"].shape == ()
@@ -34,21 +34,21 @@ def check_memory(saved: Mapping[str, NDArray[Any]], index: int) -> None:
 
 
 def generator_state(env: Env) -> bytes:
-    """Where the generator of `env` stands, as JSON; empty where that can't be read."""
+    """The state of the random generator of `env` as JSON; empty if it can't be read."""
     try:
         return json.dumps(env.unwrapped.np_random.bit_generator.state, default=np.ndarray.tolist).encode()
-    except (AttributeError, TypeError):  # not one of numpy's generators, or of no kind that can tell
+    except (AttributeError, TypeError):  # not one of numpy's generators
         return b""
 
 
 def set_generator(env: Env, state: bytes) -> None:
-    """Let the generator of `env` go on from a state; numpy refuses one of another kind."""
+    """Set the state of the random generator of `env`; numpy raises for one of another type."""
     if state:
         env.unwrapped.np_random.bit_generator.state = json.loads(state)
 
 
 class Remembered:
-    """An environment with the memory of its episode under way.
+    """An environment that stores the start and the actions of its episode.
 
     What it has seen is remembered as a checksum over every observation and reward, so a replay that went another way
     anywhere is found out, even where it came back to the same place.
@@ -64,7 +64,7 @@ class Remembered:
         self.check = 0
 
     def reset(self, seed: int | None = None) -> Any:
-        """Start an episode, from a seed or from where the generator stands; its first observation."""
+        """Start an episode, from a seed or from the generator's state; returns its first observation."""
         if seed is None:
             self.began = generator_state(self.env)
         else:
@@ -75,17 +75,17 @@ class Remembered:
         return observation
 
     def step(self, action: NDArray[Any]) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, and remember."""
+        """Step, and store the action."""
         if self.length < LONGEST:
             if self.length == len(self.actions):
                 self.actions = np.concatenate([self.actions, np.zeros_like(self.actions)])
             self.actions[self.length] = action
         self.length += 1
-        # A copy, because an environment may keep the action, and this memory will hold the next one.
-        told = self.env.step(int(action) if self.discrete else action.copy())
-        self.check = zlib.crc32(np.ascontiguousarray(told[0]).data, self.check)
-        self.check = zlib.crc32(struct.pack("<d??", *told[1:4]), self.check)
-        return told
+        # A copy, because an environment may keep the action, and this memory is reused for the next one.
+        result = self.env.step(int(action) if self.discrete else action.copy())
+        self.check = zlib.crc32(np.ascontiguousarray(result[0]).data, self.check)
+        self.check = zlib.crc32(struct.pack("<d??", *result[1:4]), self.check)
+        return result
 
     def close(self) -> None:
         """Close the environment."""
@@ -106,7 +106,7 @@ class Remembered:
         }
 
     def restore(self, saved: Mapping[str, NDArray[Any]]) -> tuple[Any, bool]:
-        """Go back to a saved moment: the observation, and whether the episode had to restart, at an unused start."""
+        """Return to a saved moment: the observation, and whether the episode had to restart from a new start."""
         seed, check = int(saved["seed"]), int(saved["check"])
         try:
             observation = self._replay(seed, saved)
@@ -114,7 +114,7 @@ class Remembered:
                 # It stands there already, unless the environment left its seed to chance and never drew from it.
                 set_generator(self.env, saved["generator"].tobytes())
                 return observation, False
-        except Exception:  # whatever stands in the way of a replay, the episode can restart
+        except Exception:  # if the replay fails in any way, the episode can restart
             pass
         fresh = np.random.SeedSequence([seed, check, int(saved["length"])])
         return self.reset(int(fresh.generate_state(1, np.uint64)[0] >> np.uint64(1))), True
@@ -130,7 +130,7 @@ class Remembered:
 
 
 class Stepper:
-    """Some environments of a population, and the board they read actions from and write what happened to."""
+    """Some environments of a population, and the board with their actions and results."""
 
     def __init__(
         self, build: Callable[[], Env], indices: Sequence[int], board: Board, info_keys: Sequence[str], worker: int = 0
@@ -180,7 +180,7 @@ class Stepper:
         }
 
     def restore(self, letter: Letter) -> None:
-        """Bring every environment back; the board tells where they stand and whose episode had to restart."""
+        """Restore every environment; the board has their observations, and which episodes had to restart."""
         board = self.board
         for index, env in zip(self.indices, self.environments, strict=True):
             self._busy(index)
@@ -193,5 +193,5 @@ class Stepper:
             env.close()
 
     def _busy(self, index: int) -> None:
-        # Left behind when a process is killed, it tells whose environment was running.
+        # When a process is killed, this shows which environment was running.
         self.status[BUSY_WITH] = index

@@ -1,4 +1,4 @@
-"""Memory that a population and its workers share, and how they wake each other and pass on arrays."""
+"""Memory that a population and its workers share, with pipes to wake each other and files to exchange arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IDLE = -1
 
 
 class BoardShape(NamedTuple):
-    """What a board is laid out from, N environments and W workers."""
+    """The layout of a board, for N environments and W workers."""
 
     environments: int
     workers: int
@@ -62,7 +62,7 @@ class BoardShape(NamedTuple):
 
 
 class Bell:
-    """A pipe that one process sleeps on and others ring."""
+    """A pipe that one process sleeps on and others write to."""
 
     def __init__(self, sleeper_end: int, ringer_end: int) -> None:
         self.sleeper_end = sleeper_end
@@ -80,12 +80,12 @@ class Bell:
         return cls(*ends)
 
     def ring(self) -> None:
-        """Wake the sleeper; a bell that rings already need not ring more, and a sleeper that is gone cannot hear."""
+        """Wake the sleeper; a full pipe and a sleeper that has ended are ignored."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self.ringer_end, b"!")
 
     def sleep(self, seconds: float) -> None:
-        """Sleep until it rings, or for that long."""
+        """Sleep until it rings, at most for that long."""
         if self._poll.poll(seconds * 1000):
             with contextlib.suppress(BlockingIOError):
                 os.read(self.sleeper_end, 4096)
@@ -121,7 +121,7 @@ class Board:
         self.words[line * _LINE + word] = value
 
     def request(self, workers: Sequence[int], command: int, number: int, bells: Sequence[Bell]) -> None:
-        """Ask workers for something; all that was written before is seen by them."""
+        """Send workers a request; they see all writes before it."""
         words, lines = self.words, [worker * _LINE for worker in workers]
         for line in lines:
             words[line + COMMAND] = command
@@ -134,7 +134,7 @@ class Board:
                 bells[worker].ring()
 
     def done(self, worker: int, number: int, bell: Bell) -> None:
-        """A worker's answer; the last worker to give it wakes the population."""
+        """Answer a request; the last worker to answer wakes the population."""
         fence()
         self.write(worker, DONE, number)
         fence()
@@ -142,11 +142,11 @@ class Board:
             bell.ring()
 
     def wait_for_request(self, worker: int, number: int, bell: Bell, spin: float) -> None:
-        """Come back when there is something to do."""
+        """Return when there is a request."""
         self._wait(worker, [worker * _LINE + REQUEST], number, bell, spin, _nothing)
 
     def wait_for_all(self, number: int, bell: Bell, spin: float, watch: Callable[[], None]) -> None:
-        """Come back when every worker is done, looking after them now and then."""
+        """Return when every worker has answered; they are checked now and then."""
         self._wait(self.population, self.all_done, number, bell, spin, watch)
 
     def _reached(self, indices: Sequence[int], number: int) -> bool:
@@ -168,7 +168,7 @@ class Board:
             if time.perf_counter() - start > spin:
                 self.write(line, ASLEEP, 1)
                 fence()
-                # Whoever answers after this look sees the sleeper and rings; the limit is for those who died.
+                # A worker that answers after this check sees the sleeper and rings; the limit is for dead workers.
                 if not self._reached(indices, number):
                     bell.sleep(0.01)
                 self.write(line, ASLEEP, 0)
@@ -193,7 +193,7 @@ def _nothing() -> None:
 
 
 def anonymous_file(size: int = 0) -> int:
-    """A file without a name, which goes with the last process that holds it, however that ends."""
+    """A file without a name, which is removed when the last process that holds it ends."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("sasr-tasks")
     else:
@@ -208,13 +208,13 @@ Letter = dict[str, NDArray[Any]]
 
 
 def belongings(letter: Letter, index: int) -> Letter:
-    """What a letter says of one environment, by name."""
+    """The arrays of one environment, by name."""
     prefix = f"{index}."
     return {key.removeprefix(prefix): array for key, array in letter.items() if key.startswith(prefix)}
 
 
 def write_letter(file: int, letter: Letter) -> None:
-    """Put a letter into a file that another process reads; arrays only, nothing that could run."""
+    """Write arrays into a file for another process; nothing in it is code."""
     words = save(letter)
     os.truncate(file, 0)
     for start in range(0, len(words), 2**20):
@@ -222,7 +222,7 @@ def write_letter(file: int, letter: Letter) -> None:
 
 
 def read_letter(file: int) -> Letter:
-    """The letter in a file."""
+    """Read the arrays in a file."""
     size, words = os.fstat(file).st_size, bytearray()
     while len(words) < size:
         words += os.pread(file, min(size - len(words), 2**20), len(words))

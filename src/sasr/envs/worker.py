@@ -1,4 +1,4 @@
-"""One worker of a population: it steps its environments whenever the population asks, into memory both can see."""
+"""A worker process of a population: it steps its environments on request, into shared memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sasr.envs.shared_memory import (
 
 
 class Brief(NamedTuple):
-    """What a worker is told when it starts."""
+    """The arguments of a worker process."""
 
     worker: int
     indices: range
@@ -40,11 +40,11 @@ class Brief(NamedTuple):
     board_file: int
     report_file: int
     letter_file: int
-    """Where memories of environments are passed on, either way."""
-    own_bell: int
-    """The end of a pipe that the worker sleeps on."""
+    """For memories of environments, in both directions."""
+    worker_bell: int
+    """The read end of a pipe that wakes the worker."""
     population_bell: int
-    """The end of a pipe that wakes the population."""
+    """The write end of a pipe that wakes the population."""
     info_keys: tuple[str, ...]
     spin: float
     parent: int
@@ -53,36 +53,36 @@ class Brief(NamedTuple):
 
 
 def main() -> None:
-    """Serve until told to close; runs in a process of its own, with the brief on standard input."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the population, which closes its workers
+    """Answer requests until one closes the worker; the brief is on standard input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the population handles Ctrl-C and closes its workers
     try:
         brief: Brief = pickle.load(sys.stdin.buffer)
     except EOFError:
-        os._exit(1)  # the population went before it could say anything
+        os._exit(1)  # the population ended before it sent the brief
     threading.Thread(target=_follow_parent, args=(brief.parent,), daemon=True).start()
     board = Board(brief.board, brief.board_file)
-    own, population = Bell(brief.own_bell, -1), Bell(-1, brief.population_bell)
+    worker_bell, population_bell = Bell(brief.worker_bell, -1), Bell(-1, brief.population_bell)
     with os.fdopen(brief.report_file, "w") as report:
-        faulthandler.enable(report)  # a crash in a simulator leaves its Python stack there
+        faulthandler.enable(report)  # writes the Python stack when a simulator crashes
         try:
-            _serve(brief, board, own, population)
+            _serve(brief, board, worker_bell, population_bell)
         except BaseException:
             report.write(traceback.format_exc())
             report.flush()
             fence()
             board.write(brief.worker, FAILED, 1)
-            population.ring()
+            population_bell.ring()
     sys.stdout.flush()
-    os._exit(0)  # nothing is left to be saved, and some simulators crash on the ordinary way out
+    os._exit(0)  # nothing is left to save, and some simulators crash in an ordinary exit
 
 
-def _serve(brief: Brief, board: Board, own: Bell, population: Bell) -> None:
+def _serve(brief: Brief, board: Board, worker_bell: Bell, population_bell: Bell) -> None:
     worker = brief.worker
     stepper = Stepper(pickle.loads(brief.build), brief.indices, board, brief.info_keys, worker)
-    gc.freeze()  # what is there now stays; looking through it again would hold up all the others' round
-    board.done(worker, 0, population)
+    gc.freeze()  # these objects stay; collections that visit them would delay the whole round
+    board.done(worker, 0, population_bell)
     for number in itertools.count(1):
-        board.wait_for_request(worker, number, own, brief.spin)
+        board.wait_for_request(worker, number, worker_bell, brief.spin)
         command = board.read(worker, COMMAND)
         if command == CLOSE:
             stepper.close()
@@ -91,15 +91,17 @@ def _serve(brief: Brief, board: Board, own: Bell, population: Bell) -> None:
             write_letter(brief.letter_file, stepper.save())
         elif command == RESTORE:
             stepper.restore(read_letter(brief.letter_file))
+        elif command == STEP:
+            stepper.step()
         else:
-            (stepper.step if command == STEP else stepper.reset)()
-        board.done(worker, number, population)
+            stepper.reset()
+        board.done(worker, number, population_bell)
 
 
 def _follow_parent(parent: int) -> None:
     """End with the parent: its end of standard input closes with it, or, where a fork holds a copy, its id changes."""
     closed = select.poll()
-    closed.register(sys.stdin.fileno(), 0)  # a hang-up is always told
+    closed.register(sys.stdin.fileno(), 0)  # a hang-up is always reported
     while not closed.poll(1000) and os.getppid() == parent:
         pass
     os._exit(1)

@@ -1,4 +1,4 @@
-"""The worker processes of a population: how they are started, asked, waited for and ended."""
+"""The worker processes of a population: starting them, sending requests, waiting and closing."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Place(NamedTuple):
-    """Where a population is at work or has failed."""
+    """The worker and the environment that are busy or have failed."""
 
     worker: int | None
-    """None in this process."""
+    """None if it is this process."""
     environments: range
-    """Those that the worker steps."""
+    """The worker's environments."""
     busy_with: int
-    """The one that it is stepping; `shared_memory.IDLE` between two."""
+    """The environment it is stepping; `shared_memory.IDLE` for none."""
 
 
 class RunnerError(Exception):
@@ -53,7 +53,7 @@ class RunnerError(Exception):
 
 
 class WorkerPool:
-    """Worker processes, each with a share of the environments; they step while this process does something else."""
+    """Worker processes, each with a share of the environments, which step while this process goes on."""
 
     def __init__(self, count: int, shape: BoardShape, build: Build, info_keys: tuple[str, ...]) -> None:
         total = shape.environments
@@ -95,7 +95,7 @@ class WorkerPool:
             board_file=board_file,
             report_file=report,
             letter_file=letter,
-            own_bell=bell.sleeper_end,
+            worker_bell=bell.sleeper_end,
             population_bell=self._bell.ringer_end,
             info_keys=info_keys,
             spin=self._spin,
@@ -105,12 +105,12 @@ class WorkerPool:
         self.processes.append(_start_process(brief))
 
     def request(self, command: int) -> None:
-        """Ask all workers, and return at once."""
+        """Send all workers a request, and return at once."""
         self.requests += 1
         self.board.request(range(len(self.processes)), command, self.requests, self._bells)
 
     def wait(self) -> None:
-        """Return when all workers have done what they were asked."""
+        """Return when all workers have answered the request."""
         self._wait_for(self.requests)
 
     def late(self) -> Place | None:
@@ -130,10 +130,10 @@ class WorkerPool:
         return saved
 
     def restore(self, saved: Arrays) -> None:
-        """Bring all environments back to where they were."""
+        """Restore all environments."""
         for letter, indices in zip(self._letters, self.shares, strict=True):
-            own = {key: saved[key] for key in saved if int(key.partition(".")[0]) in indices}
-            shared.write_letter(letter, own)
+            share = {key: saved[key] for key in saved if int(key.partition(".")[0]) in indices}
+            shared.write_letter(letter, share)
         self.request(shared.RESTORE)
         self.wait()
 
@@ -187,7 +187,7 @@ def _start_process(brief: Brief) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", _START, json.dumps([str(Path(path).absolute()) for path in sys.path])],
         stdin=subprocess.PIPE,
-        pass_fds=(brief.board_file, brief.report_file, brief.letter_file, brief.own_bell, brief.population_bell),
+        pass_fds=(brief.board_file, brief.report_file, brief.letter_file, brief.worker_bell, brief.population_bell),
         env=os.environ | _ONE_THREAD,
         start_new_session=True,
     )
@@ -200,7 +200,7 @@ def _start_process(brief: Brief) -> subprocess.Popen[bytes]:
 
 def _end(processes: list[subprocess.Popen[bytes]], files: list[int], owner: int) -> None:
     if os.getpid() != owner:
-        return  # a fork of the owner: the workers are not its own
+        return  # in a fork of the owner, which must not end its workers
     for process in processes:
         process.kill()
     for process in processes:
@@ -215,8 +215,8 @@ def _end(processes: list[subprocess.Popen[bytes]], files: list[int], owner: int)
 
 
 def _spin_seconds(workers: int) -> float:
-    """How long a process that waits keeps a core busy before it sleeps."""
-    # Spinning beside more processes than cores would take the time from those who work.
+    """Seconds that a waiting process spins before it sleeps."""
+    # With more processes than cores, spinning would take time from those that work.
     return 20e-6 if workers + 1 > cores() else 1e-3
 
 

@@ -57,23 +57,16 @@ class Counts(nn.Module, ABC):
         """Train what compares states, where that is learned; figures (P,)."""
         return {}
 
-    def add(self, member: int, outcome: int, states: Tensor) -> None:
-        """Count one seed's states (n, k) towards an outcome."""
-        self._accumulate(member, outcome, states, sign=1)
-
-    def remove(self, member: int, outcome: int, states: Tensor) -> None:
-        """Take back states that were added before."""
-        self._accumulate(member, outcome, states, sign=-1)
+    def add(self, member: int, outcome: int, states: Tensor, *, sign: int = 1) -> None:
+        """Count one seed's states (n, k) towards an outcome; `sign` −1 takes back states that were added before."""
+        for chunk in torch.split(states, CHUNK):
+            self._add_chunk(member, outcome, chunk, sign)
+            self.size[member, outcome] += sign * len(chunk)
 
     def clear(self, member: int) -> None:
         """Forget everything of one seed."""
         self.size[member] = 0
         self._clear(member)
-
-    def _accumulate(self, member: int, outcome: int, states: Tensor, *, sign: int) -> None:
-        for chunk in torch.split(states, CHUNK):
-            self._add_chunk(member, outcome, chunk, sign)
-            self.size[member, outcome] += sign * len(chunk)
 
     @abstractmethod
     def _add_chunk(self, member: int, outcome: int, states: Tensor, sign: int) -> None: ...

@@ -42,11 +42,9 @@ class ExactCounts(Counts):
         rows = max(1, 2**23 // max(1, stored.numel()))
         return torch.cat([self.kernel.value(part, stored, h).double().sum(1) for part in torch.split(states, rows)])
 
-    def remove(self, member: int, outcome: int, states: Tensor) -> None:
-        """Not offered: an exact sum has no use for a state that is gone."""
-        raise NotImplementedError("exact counts can't forget single states; use estimator='linear' or 'squared'")
-
     def _add_chunk(self, member: int, outcome: int, states: Tensor, sign: int) -> None:
+        if sign < 0:
+            raise NotImplementedError("exact counts can't forget single states; use estimator='linear' or 'squared'")
         self.pool.append(member, outcome, states)
 
     def _clear(self, member: int) -> None:

@@ -67,7 +67,7 @@ class FlaggedEvidence(Evidence):
                 if released is not None:
                     outcome, state = released
                     self.until_rebuild[member] -= 1
-                    self.estimator.remove(member, outcome, self.normaliser.of_member(member, state))
+                    self.estimator.add(member, outcome, self.normaliser.of_member(member, state), sign=-1)
 
     def forget(self) -> None:
         """Forget all marked states; statistics of states stay."""

@@ -1,4 +1,4 @@
-"""What a run takes: its memory, from its parts before the first step, and its time, from a short trial of one seed."""
+"""Estimates of a run: its memory, from its parts before the first step, and its time, from a short trial."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from sasr.api import complete
 from sasr.experience.replay import Replay
 from sasr.experience.retained import OUTCOMES
-from sasr.experiments.plan import Cell, plain
+from sasr.experiments.plan import GridRun, plain
 from sasr.settings import TrainConfig
 from sasr.shaping.presets import SasrConfig
 from sasr.shaping.sasr import SASR
@@ -30,7 +30,7 @@ _OVERHEAD = 2**30  # of a process with torch, or of a context on a GPU
 _EVIDENCE = 1.25  # shapers keep some of the steps besides
 _TRIAL_CAPACITY = 10_000
 _TRIAL_SECONDS = 0.3
-_SLOW = 0.5  # seconds of a turn that need no second one to warm up
+_SLOW = 0.5  # seconds; turns that take longer need no warm-up
 _SOME_STATES = 1_000
 _TURNS_WITHOUT_LEARNING = 30
 _SEED_ON_GPU = 0.065
@@ -39,45 +39,45 @@ _SEED_ON_GPU = 0.065
 
 
 class Footprint(NamedTuple):
-    """Memory of one seed of a kind of run, in bytes."""
+    """Memory of one seed of a run, in bytes."""
 
     learned: int
-    """Everything that is learned or counted, before the first step."""
+    """Networks, optimizers and counts."""
     per_step: float
-    """Of each step that the replay buffer keeps."""
+    """Each step in the replay buffer."""
 
-    def of(self, cell: Cell) -> int:
-        """Memory of a cell, about."""
-        return math.ceil(_OVERHEAD + len(cell.seeds) * self._of_a_seed(cell))
+    def of(self, run: GridRun) -> int:
+        """Estimated memory of a run."""
+        return math.ceil(_OVERHEAD + len(run.seeds) * self._of_a_seed(run))
 
-    def seeds_within(self, room: int, cell: Cell) -> int:
-        """How many seeds of a cell fit, at least one."""
-        return max(1, int((room - _OVERHEAD) / max(1.0, self._of_a_seed(cell))))
+    def seeds_within(self, memory: int, run: GridRun) -> int:
+        """How many seeds of a run fit into so much memory, at least one."""
+        return max(1, int((memory - _OVERHEAD) / max(1.0, self._of_a_seed(run))))
 
-    def _of_a_seed(self, cell: Cell) -> float:
+    def _of_a_seed(self, run: GridRun) -> float:
         # Twice what is learned: gradients and what lies between layers.
-        return 2 * self.learned + _EVIDENCE * self.per_step * cell.config(device="cpu").steps_kept
+        return 2 * self.learned + _EVIDENCE * self.per_step * run.config(device="cpu").steps_kept
 
 
 class Trial(NamedTuple):
-    """What one seed of a run was seen to take."""
+    """Measurements of one seed of a run."""
 
     footprint: Footprint
     burn_in: int
-    """Steps at random that a run begins with."""
+    """Random steps at the start of a run."""
     retained: int
-    """States that SASR had retained when it began."""
+    """States that SASR had retained at its start."""
     random_step: float
-    """Seconds of a step that is not learned from, such as the random ones that a run begins with."""
+    """Seconds of a step without learning, such as the random ones at the start of a run."""
     learning_step: float
-    """Seconds of a step that is learned from."""
+    """Seconds of a step with learning."""
     evaluation_step: float
     """Seconds of a step of an evaluation."""
     device: str
 
-    def seconds(self, cell: Cell, *, final_episodes: int) -> float:
-        """How long a cell takes, with evaluations whose episodes last as long as the time limit allows."""
-        config = cell.config(device="cpu")
+    def seconds(self, run: GridRun, *, final_episodes: int) -> float:
+        """Seconds of a whole run, if every episode of its evaluations lasts until the time limit."""
+        config = run.config(device="cpu")
         at_random = min(config.steps, self.burn_in)
         episodes = final_episodes
         if config.evaluation_period:
@@ -86,41 +86,43 @@ class Trial(NamedTuple):
         seconds += self.learning_step * (config.steps - at_random)
         seconds += self.evaluation_step * episodes * _time_limit(config)
         further_seed = _SEED_ON_GPU if self.device.startswith("cuda") else 1.0
-        return seconds * (1.0 + further_seed * (len(cell.seeds) - 1))
+        return seconds * (1.0 + further_seed * (len(run.seeds) - 1))
 
 
-def kind_of_run(cell: Cell) -> str:
-    """The same for cells of which a step costs the same: one method on tasks of one simulator and with equal spaces."""
-    config = cell.config(device="cpu")
-    task: Any = full_id(cell.task)
+def cost_class(run: GridRun) -> str:
+    """Equal for runs whose steps cost the same: one method on tasks of one simulator and with equal spaces."""
+    config = run.config(device="cpu")
+    task: Any = full_id(run.task)
     if task in VARIANTS:
-        action = find(cell.task).action
+        action: Any = find(run.task).action
         variant = VARIANTS[task]
         simulator = variant.entry_point.partition(":")[0]
-        task = [simulator, variant.observation, "discrete" if isinstance(action, int) else action]
-    content = [task, cell.task_settings, cell.method.content(), _states_in_trial(config)]
+        if isinstance(action, int):
+            action = "discrete"
+        task = [simulator, variant.observation, action]
+    content = [task, run.task_settings, run.method.content(), _states_in_trial(config)]
     return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
 
 
-def examine(cell: Cell) -> Footprint:
-    """Make one seed of a cell, on the CPU and without a first step: what can't work raises here, not hours later."""
-    config = complete(cell.config(device="cpu", workers=0))
+def examine(run: GridRun) -> Footprint:
+    """Build one seed of a run on the CPU, without a step; whatever cannot work raises here, not hours later."""
+    config = complete(run.config(device="cpu", workers=0))
     with Trainer(_smaller(config, accelerate="eager")) as trainer:
         return _footprint(trainer)
 
 
-def try_out(cell: Cell, *, device: str, threads: int) -> Trial:
-    """Train one seed of a cell for a moment, with as much evidence as the run will have.
+def try_out(run: GridRun, *, device: str, threads: int) -> Trial:
+    """Train one seed of a run for a moment, with as many retained states as the run will have.
 
     Args:
-        cell: What is to be run.
-        device: Where.
-        threads: Cores to compute with.
+        run: The run.
+        device: Where it will run.
+        threads: Threads of torch.
     """
     threads_before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        config = complete(cell.config(device=device, workers=0))
+        config = complete(run.config(device=device, workers=0))
         with Trainer(_smaller(config)) as trainer:
             retained = _add_evidence(trainer, _states_in_trial(config))
             footprint = _footprint(trainer)
@@ -151,11 +153,13 @@ def _states_in_trial(config: TrainConfig) -> int:
     if shaper_config.storage == "flags":
         return 0  # they are in the replay buffer, which a trial has not filled
     halfway = int(shaper_config.retention * config.steps / 2)
-    return halfway if shaper_config.estimator == "exact" else min(halfway, _SOME_STATES)
+    if shaper_config.estimator == "exact":
+        return halfway
+    return min(halfway, _SOME_STATES)
 
 
 def _add_evidence(trainer: Trainer, states: int) -> int:
-    """Let SASR retain so many random states, half of them as successes; how many it has then."""
+    """Add random states to SASR's evidence, half of them as successes; returns how many it has then."""
     shaper = trainer.shaper
     if not isinstance(shaper, SASR):
         return 0
@@ -172,20 +176,21 @@ def _time_limit(config: TrainConfig) -> int:
     """Steps after which an episode ends; 1,000 where no limit is known."""
     if config.max_episode_steps is not None:
         return config.max_episode_steps
-    found = resolve(config.task)
-    if isinstance(found, str):
-        found = gym.spec(found)
-    known = found.max_episode_steps if isinstance(found, EnvSpec) else None
-    return known or 1_000
+    spec = resolve(config.task)
+    if isinstance(spec, str):
+        spec = gym.spec(spec)
+    if isinstance(spec, EnvSpec) and spec.max_episode_steps:
+        return spec.max_episode_steps
+    return 1_000
 
 
 def _seconds_of_steps(trainer: Trainer) -> tuple[float, float]:
-    """Of a step with a random action, and of one that is learned from."""
+    """Of a step without learning, and of a step with it."""
     rollout = int(getattr(trainer.learner.agent, "steps_per_rollout", 0))
     step_without_learning = _seconds_of_turns(trainer, lambda turns, seconds: turns >= _TURNS_WITHOUT_LEARNING)
     _fill_replay(trainer)
 
-    # An agent that learns from rollouts does nothing in between: whole rollouts are taken.
+    # An agent that learns from rollouts does nothing in between: whole rollouts are measured.
     turn_seconds = _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout + 1)
     one_turn = lambda turns, seconds: True  # noqa: E731
     if turn_seconds < _SLOW:
@@ -193,16 +198,16 @@ def _seconds_of_steps(trainer: Trainer) -> tuple[float, float]:
     elif not rollout and trainer.device.type == "cpu":  # on a GPU the first turn compiles and captures
         return step_without_learning, (turn_seconds + _seconds_of_turns(trainer, one_turn)) / 2
     if rollout:
-        learning_step = _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout)
-    else:
-        # The actor learns at every second update.
-        enough = lambda turns, seconds: turns % 2 == 0 and seconds >= _TRIAL_SECONDS  # noqa: E731
-        learning_step = _seconds_of_turns(trainer, enough)
-    return step_without_learning, learning_step
+        return step_without_learning, _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout)
+
+    def enough(turns: int, seconds: float) -> bool:
+        return turns % 2 == 0 and seconds >= _TRIAL_SECONDS  # TD3's actor learns at every second update
+
+    return step_without_learning, _seconds_of_turns(trainer, enough)
 
 
 def _fill_replay(trainer: Trainer) -> None:
-    """Store the newest step again and again, until a batch can be sampled, and end the random steps."""
+    """Store the newest step repeatedly until a batch can be sampled, and end the random steps."""
     learner = trainer.learner
     experience, step = learner.experience, learner.unobserved
     while isinstance(experience, Replay) and step is not None and 0 < len(experience) < learner.burn_in:
@@ -211,7 +216,7 @@ def _fill_replay(trainer: Trainer) -> None:
 
 
 def _seconds_of_turns(trainer: Trainer, enough: Callable[[int, float], bool]) -> float:
-    """Of a step, over turns until they are enough: a function of their number and the seconds they took."""
+    """Mean seconds of a step, over turns until `enough(turns, seconds)`."""
     loop, began = trainer.loop, time.monotonic()
     first, turns = loop.steps, 0
     while turns == 0 or not enough(turns, time.monotonic() - began):
@@ -221,7 +226,7 @@ def _seconds_of_turns(trainer: Trainer, enough: Callable[[int, float], bool]) ->
 
 
 def _seconds_of_acting(trainer: Trainer) -> float:
-    """Of an action in an evaluation, where several environments are acted in at once."""
+    """Seconds of an action in an evaluation, where a batch has one observation of each episode."""
     obs = torch.from_numpy(trainer.loop.obs)[:, :1]
     obs = obs.expand(obs.shape[0], trainer.config.eval_episodes, *obs.shape[2:])
     trainer.learner.act_best(obs)
@@ -232,12 +237,14 @@ def _seconds_of_acting(trainer: Trainer) -> float:
 
 def _footprint(trainer: Trainer) -> Footprint:
     saved = trainer.learner.save(replay=False)
-    learned = sum(_bytes(tensor) for part in saved.values() for tensor in part.values())
+    learned = 0
+    for part in saved.values():
+        learned += sum(map(_bytes, part.values()))
     return Footprint(learned, _bytes_of_a_step(trainer))
 
 
 def _bytes_of_a_step(trainer: Trainer) -> float:
-    """Of one seed's step in the replay buffer; 0 where there is none."""
+    """Bytes of one seed's step in the replay buffer; 0 without one."""
     replay = trainer.learner.experience
     if not isinstance(replay, Replay):
         return 0.0
@@ -245,7 +252,7 @@ def _bytes_of_a_step(trainer: Trainer) -> float:
 
 
 def _smaller(config: TrainConfig, **changes: Any) -> TrainConfig:
-    """One seed of it with a small replay buffer, few random steps, and rollouts of one minibatch."""
+    """The settings for one seed, with a small replay buffer, few random steps, and rollouts of one minibatch."""
     agent = config.agent_config
     batch = int(getattr(agent, "batch_size", 0))
     if hasattr(agent, "burn_in"):
@@ -258,4 +265,4 @@ def _smaller(config: TrainConfig, **changes: Any) -> TrainConfig:
 
 
 def _bytes(tensor: Any) -> int:
-    return tensor.numel() * tensor.element_size() if isinstance(tensor, Tensor) else 0
+    return tensor.nbytes if isinstance(tensor, Tensor) else 0

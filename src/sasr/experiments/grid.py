@@ -1,4 +1,4 @@
-"""A plan carried out in a folder: what is done stays done, what was interrupted goes on, what fails is named."""
+"""A plan carried out in a folder: finished runs stay, interrupted ones are resumed, and failed ones are named."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sasr.experiments.job import CELLS, Job, State, is_done
-from sasr.experiments.plan import Cell, Plan
+from sasr.experiments.job import RUNS, Job, State, is_done
+from sasr.experiments.plan import GridRun, Plan
 from sasr.experiments.runners import Runner
 from sasr.files import write_whole
 from sasr.logs.run_folder import read_facts
@@ -20,20 +20,21 @@ PLAN = "plan.json"
 
 @dataclass
 class Status:
-    """Where a job is."""
+    """The state of a job."""
 
     job: Job
     state: State = "waiting"
-    why: str = ""
+    reason: str = ""
+    """Why it failed."""
     began: float = 0.0
     ended: float = 0.0
-    before: bool = False
-    """Done already when the grid was started."""
 
     @property
     def seconds(self) -> float:
-        """How long it has been running, or ran."""
-        return (self.ended or time.monotonic()) - self.began if self.began else 0.0
+        """How long it has been running, or ran; 0 before it starts."""
+        if not self.began:
+            return 0.0
+        return (self.ended or time.monotonic()) - self.began
 
 
 @dataclass
@@ -41,15 +42,15 @@ class Grid:
     """All jobs of a plan, with their states."""
 
     jobs: Sequence[Job]
-    told: Callable[[Status], None] = lambda status: None
+    on_change: Callable[[Status], None] = lambda status: None
     """Called at each change of a state."""
     statuses: dict[str, Status] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.statuses = {job.cell.id: Status(job) for job in self.jobs}
+        self.statuses = {job.run.id: Status(job) for job in self.jobs}
         for status in self.statuses.values():
             if is_done(status.job):
-                status.state, status.before = "done", True
+                status.state = "done"
 
     @property
     def left(self) -> list[Job]:
@@ -64,46 +65,47 @@ class Grid:
         """Carry out what is left."""
         left = self.left
         if left:
-            runner.run(left, self._tell)
+            runner.run(left, self._change)
         for status in self.of("waiting", "running"):
-            self._tell(status.job, "failed", "the runner ended without a word about it")
+            self._change(status.job, "failed", "the runner ended and did not report its outcome")
 
-    def _tell(self, job: Job, state: State, why: str) -> None:
-        status = self.statuses[job.cell.id]
+    def _change(self, job: Job, state: State, reason: str) -> None:
+        status = self.statuses[job.run.id]
         now = time.monotonic()
         if state == "running":
             status.began = now
         else:
             status.ended = now
-        status.state, status.why = state, why
-        self.told(status)
+        status.state, status.reason = state, reason
+        self.on_change(status)
 
 
 def write_plan(plan: Plan, out: Path) -> None:
-    """Put a plan into its grid's folder."""
-    write_whole(out / PLAN, json.dumps([{"id": cell.id, **cell.to_json()} for cell in plan.cells], indent=1) + "\n")
+    """Write a plan into its grid's folder."""
+    runs = [{"id": run.id, **run.to_json()} for run in plan.runs]
+    write_whole(out / PLAN, json.dumps(runs, indent=1) + "\n")
 
 
-def begun(out: Path) -> Callable[[Cell], list[Cell]]:
-    """What of a cell has a run's folder already: parts with some of its seeds, no seed in two of them."""
-    runs: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-    for folder in sorted((out / CELLS).glob("*")):
-        with suppress(OSError, ValueError, KeyError, TypeError):  # one that can't be read has nothing to go on from
+def begun(out: Path) -> Callable[[GridRun], list[GridRun]]:
+    """A function that finds the parts of a run that have a folder already; no seed is in two of them."""
+    folders: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+    for folder in sorted((out / RUNS).glob("*")):
+        with suppress(OSError, ValueError, KeyError, TypeError):  # a folder that can't be read can't be resumed
             seeds = tuple(read_facts(folder)["config"]["seeds"])
-            runs.setdefault(_readable(folder.name), []).append((folder.name, seeds))
+            folders.setdefault(_readable(folder.name), []).append((folder.name, seeds))
 
-    def parts(cell: Cell) -> list[Cell]:
-        found: list[Cell] = []
-        left = set(cell.seeds)
-        for name, seeds in runs.get(_readable(cell.id), ()):
-            part = replace(cell, seeds=seeds)
+    def parts(run: GridRun) -> list[GridRun]:
+        begun_parts: list[GridRun] = []
+        left = set(run.seeds)
+        for name, seeds in folders.get(_readable(run.id), ()):
+            part = replace(run, seeds=seeds)
             if part.id == name and left.issuperset(seeds):
-                found.append(part)
+                begun_parts.append(part)
                 left.difference_update(seeds)
-        return found
+        return begun_parts
 
     return parts
 
 
-def _readable(cell_id: str) -> str:
-    return cell_id.rpartition("-")[0]
+def _readable(run_id: str) -> str:
+    return run_id.rpartition("-")[0]

@@ -1,4 +1,4 @@
-"""One cell carried out: a run folder that is started or gone on with, then judged."""
+"""One run of a grid: trained in its folder, from wherever it is, then evaluated."""
 
 from __future__ import annotations
 
@@ -13,83 +13,82 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from sasr.api import Run, clear_up, go_on, start
-from sasr.experiments.plan import Cell
+from sasr.api import Run, clean_up, continue_run, start
+from sasr.experiments.plan import GridRun
 from sasr.files import leftovers
-from sasr.final_evaluation import NAME, evaluate_policy, write_judgement
+from sasr.final_evaluation import NAME, evaluate_policy, write_evaluation
 from sasr.logs.metrics import NAME as METRICS
 from sasr.logs.metrics import recorded_steps
 from sasr.logs.recorders import mean_and_error
 from sasr.policy import load_policy
-from sasr.settings import TrainConfig
 from sasr.training import checkpoint
 from sasr.training.trainer import CHECKPOINTS
 
 State = Literal["waiting", "running", "done", "failed", "stopped"]
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
-CELLS = "cells"
-"""Folder of a grid that has its runs."""
-_PATIENCE = 120.0  # seconds to wait for a run's former process, which saves its state before it ends
-_TAIL = 2**16  # bytes of the metrics that the newest figures are looked for in
+RUNS = "cells"
+"""The folder with a grid's runs, in the grid's folder."""
+_WAIT = 120.0  # seconds to wait for a run's former process, which saves its state before it ends
+_TAIL = 2**16  # bytes at the end of the metrics, which have the newest evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A cell, where it goes, and what it may use."""
+    """A run of a grid, its folder and its resources."""
 
-    cell: Cell
+    run: GridRun
     out: Path
     """Folder of the whole grid."""
     device: str = "auto"
     workers: int | None = None
     """Processes that step the environments."""
     threads: int = 1
-    """Cores that it computes with."""
+    """Threads of torch."""
     final_episodes: int = FINAL_EPISODES
     events: bool = True
     """Write TensorBoard events."""
     track: str = ""
-    """Also tell this service what happens."""
+    """A service to log to, such as wandb."""
     command: str = ""
-    """What was typed."""
+    """The command line of the grid."""
     commit: str | None = None
-    """Of the code, where that was typed."""
-    need: int = 0
-    """Bytes of memory that it will take, about: the device's where there is one."""
+    """The commit of the code, where that command was typed."""
+    memory: int = 0
+    """Estimated bytes of memory: of the GPU where it runs on one."""
 
     @property
     def folder(self) -> Path:
         """The run's folder."""
-        return self.out / CELLS / self.cell.id
+        return self.out / RUNS / self.run.id
 
     @property
     def log(self) -> Path:
-        """Where its process writes what it has to say."""
-        return self.out / "logs" / f"{self.cell.id}.log"
+        """The output of its process."""
+        return self.out / "logs" / f"{self.run.id}.log"
 
     @property
     def modules(self) -> list[str]:
-        """What its run may import: the module of the task that was asked for, whatever the run's folder names."""
-        return [module] if (module := self.cell.task.rpartition(":")[0]) else []
+        """What a resumed run may import: the module of the plan's task, whatever its folder names."""
+        module, colon, _ = self.run.task.rpartition(":")
+        return [module] if colon else []
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for another process."""
-        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return own | {"cell": self.cell.to_json(), "out": str(self.out.resolve())}
+        return vars(self) | {"run": self.run.to_json(), "out": str(self.out.resolve())}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Job:
         """The job that another process was given."""
-        return cls(**{**data, "cell": Cell.from_json(data["cell"]), "out": Path(data["out"])})
+        return cls(**{**data, "run": GridRun.from_json(data["run"]), "out": Path(data["out"])})
 
 
-Tell = Callable[[Job, State, str], None]
-"""Called when the state of a job changes; the text says why it failed."""
+OnChange = Callable[[Job, State, str], None]
+"""Called when the state of a job changes, with the reason where it failed."""
 
 
 class Progress(NamedTuple):
-    """How far a run is."""
+    """The newest step and evaluation of a run."""
 
     step: int = 0
     mean: float = float("nan")
@@ -99,31 +98,31 @@ class Progress(NamedTuple):
 
 
 def run_job(job: Job) -> bool:
-    """Train to the last step from wherever the run is, then judge it; False when a signal came first."""
+    """Train to the last step from wherever the run is, then evaluate it; False when a signal came first."""
     if is_done(job):
         return True
     run = _train(job)
     if not run.finished:
         return False
-    _let_replay_go(run)
-    clear_up(run)
+    _drop_replay(run)
+    clean_up(run)
     policy = load_policy(run.folder)
     result = evaluate_policy(policy, episodes=job.final_episodes, workers=job.workers, allow_import=job.modules)
-    write_judgement(policy, result, seed=0, deterministic=True)
+    write_evaluation(policy, result, seed=0, deterministic=True)
     return True
 
 
 def is_done(job: Job) -> bool:
-    """Whether nothing is left to do: the last policy was judged over enough episodes."""
+    """Whether nothing is left to do: the last policy was evaluated over enough episodes."""
     try:
-        judged = json.loads((job.folder / NAME).read_bytes())
-        return bool(judged["step"] >= job.cell.steps and judged["episodes"] >= job.final_episodes)
+        evaluation = json.loads((job.folder / NAME).read_bytes())
+        return bool(evaluation["step"] >= job.run.steps and evaluation["episodes"] >= job.final_episodes)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
 def progress_of(job: Job) -> Progress:
-    """What the end of the run's metrics says; they are whole lines while a run writes them."""
+    """Read from the end of the run's metrics, which may be written to at the same time."""
     try:
         with (job.folder / METRICS).open("rb") as file:
             file.seek(0, 2)
@@ -138,34 +137,37 @@ def progress_of(job: Job) -> Progress:
             step = max(step, int(event["step"]))
             if event["kind"] == "evaluation":
                 returns.setdefault(event["member"], float(event["return_mean"]))
-        if len(returns) == len(job.cell.seeds):
+        if len(returns) == len(job.run.seeds):
             break
-    return Progress(step, *mean_and_error(np.array(list(returns.values())))) if returns else Progress(step)
+    if not returns:
+        return Progress(step)
+    return Progress(step, *mean_and_error(np.array(list(returns.values()))))
 
 
 def _train(job: Job) -> Run:
-    """Start, or go on; a process that has just lost its runner may still be saving its state there."""
-    patience = time.monotonic() + _PATIENCE
+    """Start or resume; a process that has just lost its runner may still be saving its state there."""
+    give_up = time.monotonic() + _WAIT
     while True:
         try:
             return _train_now(job)
         except FileExistsError:
-            if time.monotonic() > patience:
+            if time.monotonic() > give_up:
                 raise
             time.sleep(0.5)
 
 
 def _train_now(job: Job) -> Run:
     folder = job.folder
-    if not (folder.exists() and set(folder.iterdir()) - set(leftovers(folder))):  # not begun, or killed at once
-        told = {"method": job.cell.method.name, "command": job.command, "commit": job.commit}
-        config = job.cell.config(device=job.device, workers=job.workers)
-        return start(config, out=folder, events=job.events, track=job.track, told=told)
+    if not folder.exists() or not set(folder.iterdir()) - set(leftovers(folder)):  # not started, or killed at once
+        facts = {"method": job.run.method.name, "command": job.command, "commit": job.commit}
+        config = job.run.config(device=job.device, workers=job.workers)
+        return start(config, out=folder, events=job.events, track=job.track, extra_facts=facts)
     run = Run(folder)
     if run.finished:
         return run
-    run.config = _on(run.config, job)
-    return go_on(run, events=job.events, track=job.track, allow_import=job.modules, start_over=_never_saved(run))
+    # The run's settings, on the devices and cores of this job.
+    run.config = dataclasses.replace(run.config, device=job.device, workers=job.workers)
+    return continue_run(run, events=job.events, track=job.track, allow_import=job.modules, start_over=_never_saved(run))
 
 
 def _never_saved(run: Run) -> bool:
@@ -178,17 +180,12 @@ def _never_saved(run: Run) -> bool:
     return not damaged and (bool(half_written) or recorded_steps(run.folder) < run.config.steps)
 
 
-def _on(config: TrainConfig, job: Job) -> TrainConfig:
-    """A run goes on with its own settings, on whatever this job may use."""
-    return dataclasses.replace(config, device=job.device, workers=job.workers)
-
-
-def _let_replay_go(run: Run) -> None:
-    """A finished run needs its replay buffer no more, and a grid of them would fill the disk."""
-    place = run.folder / CHECKPOINTS
-    found = checkpoint.newest(place)
-    if found is None or "replay" not in found.parts:
+def _drop_replay(run: Run) -> None:
+    """Remove the replay buffer of a finished run from its checkpoint; a grid of them would fill the disk."""
+    folder = run.folder / CHECKPOINTS
+    newest = checkpoint.newest(folder)
+    if newest is None or "replay" not in newest.parts:
         return
-    parts = {name: found.read(name) for name in found.parts if name != "replay"}
-    with suppress(OSError):  # it is only room
-        checkpoint.write(place, parts, {**found.facts, "left_out": ["replay"]}, keep=1)
+    parts = {name: newest.read(name) for name in newest.parts if name != "replay"}
+    with suppress(OSError):  # only disk space is lost
+        checkpoint.write(folder, parts, {**newest.facts, "left_out": ["replay"]}, keep=1)

@@ -1,4 +1,4 @@
-"""What is to be run: a plan of cells, each a task, a method, seeds and steps."""
+"""Plans: which runs to carry out, each a task, a method, seeds and steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from sasr.tasks.environment import resolve
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class GridRun:
     """One run: some seeds of a method on a task, as one population."""
 
     task: str
@@ -32,38 +33,37 @@ class Cell:
     seeds: tuple[int, ...]
     steps: int
     task_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the task that are not its defaults."""
+    """Settings of the task that differ from its defaults."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "task_settings", typed_task_settings(self.task, self.task_settings))
 
     @property
     def id(self) -> str:
-        """A name for its folder that depends on nothing but its content."""
-        words = (full_id(self.task).removeprefix("SASR/").removesuffix("-v0"), self.method.name)
-        readable = "-".join(re.sub(r"[^A-Za-z0-9._=+-]+", "_", word).strip("_") for word in words)
+        """The name of its folder, from its settings alone."""
+        task = full_id(self.task).removeprefix("SASR/").removesuffix("-v0")
+        readable = f"{_path_part(task)}-{_path_part(self.method.name)}"
         return f"{readable[:80]}-{self._digest(seeds=self.seeds)[:8]}"
 
     @property
-    def kind(self) -> str:
-        """The same for cells that differ in nothing but their seeds, whatever their methods are called."""
+    def settings_digest(self) -> str:
+        """Equal for runs that differ only in their seeds, even where their methods have different names."""
         return self._digest()
 
     def config(self, **more: Any) -> TrainConfig:
-        """The settings of its run."""
+        """The training settings."""
         return self.method.config(
             self.task, seeds=self.seeds, steps=self.steps, task_settings=self.task_settings, **more
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `from_json` gives the same cell back."""
-        method = {"name": self.method.name, **self.method.content()}
-        data: dict[str, Any] = plain({**_fields(self), "method": method})
+        """Plain data; `from_json` gives the same run back."""
+        data: dict[str, Any] = plain({**vars(self), "method": vars(self.method)})
         return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Cell:
-        """A cell from plain data."""
+    def from_json(cls, data: Mapping[str, Any]) -> GridRun:
+        """A run from plain data."""
         return cls(**{**data, "method": Method(**data["method"]), "seeds": tuple(data["seeds"])})
 
     def __str__(self) -> str:
@@ -73,53 +73,57 @@ class Cell:
         content = {"task": full_id(self.task), "steps": self.steps, **self.method.content(), **more}
         if self.task_settings:
             content["task_settings"] = self.task_settings
-        content["settings"] = {name: value for name, value in content["settings"].items() if name not in _INDIFFERENT}
+        content["settings"] = {**self.method.settings}
+        content["settings"].pop("checkpoint_minutes", None)  # it does not change the result
         return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Cells in the order to run them; no run is in it twice."""
+    """Runs in the order to run them; no run is in it twice."""
 
-    cells: tuple[Cell, ...]
+    runs: tuple[GridRun, ...]
 
     def __post_init__(self) -> None:
-        if not self.cells:
-            raise ValueError("this plan has no cells; give it tasks and methods")
-        first: dict[tuple[str, int], Cell] = {}
-        for cell in self.cells:
-            for seed in cell.seeds:
-                other = first.setdefault((cell.kind, seed), cell)
-                if other is not cell:
-                    raise DuplicateError(cell, other, seed)
+        if not self.runs:
+            raise ValueError("this plan has no runs; give it tasks and methods")
+        first: dict[tuple[str, int], GridRun] = {}
+        for run in self.runs:
+            for seed in run.seeds:
+                other = first.setdefault((run.settings_digest, seed), run)
+                if other is not run:
+                    raise DuplicateError(run, other, seed)
 
-    def split(self, most: Callable[[Cell], int], begun: Callable[[Cell], Sequence[Cell]] = lambda cell: ()) -> Plan:
-        """The same runs with no more than `most(cell)` seeds in a population, as even as can be.
+    def split(
+        self, most_seeds: Callable[[GridRun], int], begun: Callable[[GridRun], Sequence[GridRun]] = lambda run: ()
+    ) -> Plan:
+        """The same plan with at most `most_seeds(run)` seeds in each run, split evenly.
 
         Args:
-            most: Seeds that one process takes.
-            begun: Parts of a cell that are under way; they stay as they are, and what is left is split.
+            most_seeds: How many seeds one process takes.
+            begun: Parts of a run that were started before; they keep their seeds, and only the other seeds are split.
         """
-        parts: list[Cell] = []
-        for cell in self.cells:
-            of_cell = list(begun(cell))
-            begun_seeds = {seed for part in of_cell for seed in part.seeds}
-            left = tuple(seed for seed in cell.seeds if seed not in begun_seeds)
-            if left:
-                of_cell += _parts(replace(cell, seeds=left), max(1, most(cell)))
-            parts += sorted(of_cell, key=lambda part: cell.seeds.index(part.seeds[0]))
+        parts: list[GridRun] = []
+        for run in self.runs:
+            parts_of_run = list(begun(run))
+            seeds_left = list(run.seeds)
+            for part in parts_of_run:
+                seeds_left = [seed for seed in seeds_left if seed not in part.seeds]
+            if seeds_left:
+                parts_of_run += _split_evenly(replace(run, seeds=tuple(seeds_left)), max(1, most_seeds(run)))
+            parts += sorted(parts_of_run, key=lambda part: run.seeds.index(part.seeds[0]))
         return Plan(tuple(parts))
 
 
 class DuplicateError(ValueError):
-    """A run that a plan has twice."""
+    """Two runs of a plan have a seed in common."""
 
-    def __init__(self, cell: Cell, other: Cell, seed: int) -> None:
+    def __init__(self, run: GridRun, other: GridRun, seed: int) -> None:
         again = "twice"
-        if other.method.name != cell.method.name:
-            again = f"as {other.method.name} and as {cell.method.name}"
-        super().__init__(f"seed {seed} of {cell.method.name} on {cell.task} is in the plan {again}; drop one of them")
-        self.cell, self.other = cell, other
+        if other.method.name != run.method.name:
+            again = f"as {other.method.name} and as {run.method.name}"
+        super().__init__(f"seed {seed} of {run.method.name} on {run.task} is in the plan {again}; drop one of them")
+        self.run, self.other = run, other
 
 
 def grid(
@@ -129,99 +133,98 @@ def grid(
     seeds: int | Sequence[int] = 1,
     steps: int | None = None,
     described: Mapping[str, Method] | None = None,
-) -> list[Cell]:
-    """A cell for each task and method.
+) -> list[GridRun]:
+    """One run for each task and method.
 
-    >>> [cell.method.name for cell in grid(["Pendulum-v1"], ["sasr", "sac"], seeds=2, steps=100)]
+    >>> [run.method.name for run in grid(["Pendulum-v1"], ["sasr", "sac"], seeds=2, steps=100)]
     ['sasr', 'sac']
 
     Args:
         tasks: Names of tasks, or any Gymnasium ids.
         methods: Methods, or their names.
         seeds: How many (0, 1, …), or the seeds themselves.
-        steps: Environment steps of each seed; None is what suits the task.
-        described: Methods by name besides the built-in ones.
+        steps: Environment steps of each seed; None takes the task's default.
+        described: More methods by name, besides the built-in ones.
     """
     known = {**built_in_methods(), **(described or {})}
-    numbers = numbered(seeds)
+    seed_list = list_seeds(seeds)
     if steps is not None and steps < 1:
         raise ValueError(f"steps = {steps} must be at least 1")
-    cells = []
+    runs = []
     for task in tasks:
         resolve(task)  # raises with the closest name
+        steps_of_task = steps or default_steps(task)
         for method in methods:
             if isinstance(method, str):
                 if method not in known:
                     raise unknown_name("method", method, known)
                 method = known[method]
-            length = default_steps(task) if steps is None else steps
-            cells.append(Cell(task=task, method=method, seeds=numbers, steps=length))
-    return cells
+            runs.append(GridRun(task=task, method=method, seeds=seed_list, steps=steps_of_task))
+    return runs
 
 
 def changed(
-    cells: Iterable[Cell],
+    runs: Iterable[GridRun],
     *,
     agent: Mapping[str, Any] | None = None,
     shaper: Mapping[str, Any] | None = None,
     task: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> list[Cell]:
-    """Cells with some settings of the agent, the shaper, the task or the run replaced; all of them must have these."""
+) -> list[GridRun]:
+    """Runs with some settings of the agent, the shaper, the task or the run replaced; all of them must have these."""
     replaced = []
-    for cell in cells:
+    for run in runs:
         try:
             method = replace(
-                cell.method,
-                agent_settings={**cell.method.agent_settings, **(agent or {})},
-                shaper_settings={**cell.method.shaper_settings, **(shaper or {})},
-                settings={**cell.method.settings, **(settings or {})},
+                run.method,
+                agent_settings={**run.method.agent_settings, **(agent or {})},
+                shaper_settings={**run.method.shaper_settings, **(shaper or {})},
+                settings={**run.method.settings, **(settings or {})},
             )
-            replaced.append(replace(cell, method=method, task_settings={**cell.task_settings, **(task or {})}))
+            replaced.append(replace(run, method=method, task_settings={**run.task_settings, **(task or {})}))
         except SettingError as error:
             if error.part == "task":
-                raise ValueError(f"{cell.task}: {error}; narrow --tasks to tasks that have it") from None
+                raise ValueError(f"{run.task}: {error}; narrow --tasks to tasks that have it") from None
             raise ValueError(
-                f"{cell.method.name}: {error}; what not all methods have is set in a plan file, under "
-                "[methods.NAME.set]"
+                f"{run.method.name}: {error}; what not all methods have is set in a plan file, under [methods.NAME.set]"
             ) from None
     return replaced
 
 
-def numbered(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """The seeds that a count or a list stands for."""
-    numbers = first_seeds(seeds) if isinstance(seeds, int) else tuple(seeds)
-    if not numbers:
-        raise ValueError(f"seeds = {seeds!r} has no runs; give at least one")
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"seeds = {seeds!r} has duplicates; runs of one seed would be the same run")
-    return numbers
+def list_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """The seeds that are meant: the first ones where their number is given."""
+    seed_list = first_seeds(seeds) if isinstance(seeds, int) else tuple(seeds)
+    if not seed_list:
+        raise ValueError(f"seeds = {seeds!r} is empty; give at least one")
+    if len(set(seed_list)) < len(seed_list):
+        raise ValueError(f"seeds = {seeds!r} has duplicates; runs of the same seed would be identical")
+    return seed_list
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
-    """Short, for people.
+    """A short text for seeds.
 
     >>> seeds_in_words((0, 1, 2)), seeds_in_words((4,)), seeds_in_words((1, 5))
     ('seeds 0–2', 'seed 4', 'seeds 1, 5')
     """
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
-    row = list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
-    return f"seeds {seeds[0]}–{seeds[-1]}" if row else f"seeds {', '.join(map(str, seeds))}"
+    if list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"seeds {seeds[0]}–{seeds[-1]}"
+    return f"seeds {', '.join(map(str, seeds))}"
 
 
-def _parts(cell: Cell, most: int) -> list[Cell]:
-    count = -(-len(cell.seeds) // most)
-    ends = [round(len(cell.seeds) * part / count) for part in range(count + 1)]
-    return [replace(cell, seeds=cell.seeds[first:last]) for first, last in itertools.pairwise(ends)]
+def _split_evenly(run: GridRun, most_seeds: int) -> list[GridRun]:
+    count = math.ceil(len(run.seeds) / most_seeds)
+    ends = [round(len(run.seeds) * part / count) for part in range(count + 1)]
+    return [replace(run, seeds=run.seeds[first:last]) for first, last in itertools.pairwise(ends)]
 
 
-def _fields(cell: Cell) -> dict[str, Any]:
-    return {entry.name: getattr(cell, entry.name) for entry in dataclasses.fields(cell)}
+def _path_part(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._=+-]+", "_", name).strip("_")
 
 
-_INDIFFERENT = ("checkpoint_minutes",)  # settings that do not change what comes out of a run
-_OF_THE_CELL = (
+_DECIDED_ELSEWHERE = (
     "task",
     "task_settings",
     "agent",
@@ -234,17 +237,17 @@ _OF_THE_CELL = (
     "agent_config",
     "shaper_config",
 )
-SETTINGS = tuple(entry.name for entry in dataclasses.fields(TrainConfig) if entry.name not in _OF_THE_CELL)
-"""Settings of a run that a plan may set besides: those that neither the grid nor the runner decides."""
-_PLAIN = ("sac", "sac_discrete")  # what the agent "auto" stands for
+SETTINGS = tuple(entry.name for entry in dataclasses.fields(TrainConfig) if entry.name not in _DECIDED_ELSEWHERE)
+"""Further settings of a run that a plan may set: all that neither the grid nor the runner decides."""
+_AUTO_AGENTS = ("sac", "sac_discrete")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One column of a comparison; all names and values are checked when it is made."""
+    """An agent and a reward shaper with their settings: one column of a comparison."""
 
     name: str
-    """What tables call it."""
+    """Its name in tables."""
     agent: str = "auto"
     """sac, td3, …; auto is SAC, in its discrete form where actions are discrete."""
     shaper: str = NONE
@@ -252,9 +255,9 @@ class Method:
     preset: str = "auto"
     """Settings that SASR starts from."""
     agent_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the agent that are not its defaults."""
+    """Settings of the agent that differ from its defaults."""
     shaper_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the shaper that are not its defaults, or the preset's."""
+    """Settings of the shaper that differ from its defaults, or from the preset's."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Other settings of the run, see `SETTINGS`."""
 
@@ -266,13 +269,15 @@ class Method:
         for name in self.settings:
             if name not in SETTINGS:
                 raise SettingError("", name, str(unknown_name("setting", name, SETTINGS)))
-        agents = _PLAIN if self.agent == "auto" else (agent_named(self.agent)[0],)
+        agents: tuple[str, ...] = _AUTO_AGENTS
+        if self.agent != "auto":
+            agents = (agent_named(self.agent)[0],)
         agent_classes = [AGENTS[agent].config for agent in agents]
         self._set("agent_settings", typed_settings("agent", agent_classes, self.agent_settings))
         self._set("settings", typed_settings("", [TrainConfig], self.settings))
         if shaper is not None:
             self._set("shaper_settings", typed_settings("shaper", [shaper.config], self.shaper_settings))
-        self._shaper_config()  # raises on settings that can't be together
+        self._shaper_config()  # raises on settings that contradict each other
 
     def config(
         self,
@@ -284,15 +289,15 @@ class Method:
         **more: Any,
     ) -> TrainConfig:
         """The settings of this method's run on a task."""
-        given = typed_task_settings(task, task_settings or {})
+        task_settings = typed_task_settings(task, task_settings or {})
         agent, agent_config = self.agent, None
         if self.agent_settings:
-            agent = _agent_for(task, agent, **given)
+            agent = _agent_for(task, agent, **task_settings)
             known = typed_settings("agent", [AGENTS[agent].config], self.agent_settings)
             agent_config = AGENTS[agent].settings(**known)
         return TrainConfig(
             task=task,
-            task_settings=given,
+            task_settings=task_settings,
             agent=agent,
             shaper=self.shaper,
             preset=self.preset,
@@ -304,28 +309,34 @@ class Method:
         )
 
     def content(self) -> dict[str, Any]:
-        """What it is, whatever its name, as plain data."""
-        return {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self) if entry.name != "name"}
+        """All of it but its name."""
+        content = dict(vars(self))
+        del content["name"]
+        return content
 
     def _shaper_config(self) -> Any:
-        """Settings of the shaper; None where its defaults, or the preset's, are to be taken."""
-        base, shaper = preset_config(self.preset), shaper_named(self.shaper)
+        """Settings of the shaper; None for its defaults, or the preset's."""
+        preset = preset_config(self.preset)  # raises on an unknown name
+        shaper = shaper_named(self.shaper)
         if shaper is None or not self.shaper_settings:
             return None
-        return dataclasses.replace(base if self.shaper == "sasr" else shaper.config(), **self.shaper_settings)
+        if self.shaper == "sasr":
+            return replace(preset, **self.shaper_settings)
+        return replace(shaper.config(), **self.shaper_settings)
 
     def _set(self, name: str, value: Mapping[str, Any]) -> None:
         object.__setattr__(self, name, value)
 
 
 def built_in_methods() -> dict[str, Method]:
-    """The methods that a plan can name without saying more.
+    """The methods that a plan can name without describing them.
 
     >>> [built_in_methods()[name].shaper for name in ("sasr", "sasr-authors", "sac", "td3", "rnd-ppo")]
     ['sasr', 'sasr', 'none', 'none', 'rnd']
     """
     methods = [Method(name=name, shaper=name) for name in SHAPERS]
-    methods += [Method(name=name, agent="auto" if name == "sac" else name) for name in AGENTS]
+    agents = {name: name for name in AGENTS} | {"sac": "auto"}  # which is discrete SAC where actions are discrete
+    methods += [Method(name=name, agent=agent) for name, agent in agents.items()]
     for preset in ("paper", "authors"):
         methods.append(Method(name=f"sasr-{preset}", agent="sac-paper", shaper="sasr", preset=preset))
     methods.append(Method(name="noisynet", agent="sac", agent_settings={"exploration": "noisy"}))
@@ -341,10 +352,11 @@ def _agent_for(task: str, agent: str, **task_settings: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value in the types of JSON."""
     if isinstance(value, LinearSchedule):
-        ends = [value.start, value.end]
-        return ends if value.steps == WHOLE_RUN else [*ends, value.steps]
+        if value.steps == WHOLE_RUN:
+            return [value.start, value.end]
+        return [value.start, value.end, value.steps]
     if isinstance(value, dict):
         return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Plan files and the suites that come along: TOML, narrowed by flags; an error names the line and the closest name."""
+"""Plan files and the suites that come with sasr, in TOML; an error names the line and the closest name."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from sasr.errors import unknown_name
-from sasr.experiments.plan import Cell, DuplicateError, Method, Plan, built_in_methods, grid
+from sasr.experiments.plan import DuplicateError, GridRun, Method, Plan, built_in_methods, grid
 from sasr.settings import SettingError
 from sasr.tasks.catalogue import full_id
 
@@ -28,9 +27,9 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What flags make of a plan: they narrow its tasks and methods, and replace its seeds and steps.
+    """What flags select of a plan (tasks and methods) or replace (seeds and steps).
 
-    Grids that differ in nothing else are one then.
+    Runs of several grids that become equal are merged.
     """
 
     tasks: Sequence[str] | None = None
@@ -40,12 +39,12 @@ class Choice:
 
 
 def suites() -> dict[str, str]:
-    """The suites that come along, and what each is about."""
+    """The suites that come with sasr, and what each is about."""
     return {name: tomllib.loads(text)["about"] for name, text in _suite_texts().items()}
 
 
 def read_suite(name: str, choice: Choice = Choice()) -> Plan:  # noqa: B008  it is frozen
-    """A plan that comes along, narrowed to a choice."""
+    """The plan of a suite, narrowed to a choice."""
     texts = _suite_texts()
     if name not in texts:
         raise unknown_name("suite", name, texts)
@@ -59,12 +58,12 @@ def read_plan(path: str | Path, choice: Choice = Choice()) -> Plan:  # noqa: B00
     except OSError as error:
         raise OSError(f"{path} can't be read ({error.strerror}); give a plan file, or the name of a suite") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text in UTF-8; a plan is a TOML file") from None
+        raise ValueError(f"{path} is not text in UTF-8; a plan is a TOML file") from None
     return parse_plan(text, where=str(path), choice=choice)
 
 
 def parse_plan(text: str, *, where: str, choice: Choice = Choice()) -> Plan:  # noqa: B008  it is frozen
-    """A plan from TOML text; `where` is what messages call it."""
+    """A plan from TOML text; `where` names it in errors."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -92,54 +91,57 @@ class Lines:
 
     def of(self, *path: str, value: object = None) -> int:
         """The line of a key, or of the nearest one around it; with a value, the line where that stands in its list."""
-        start = 0
+        key_line = self._line_of_key(path)
+        if value is None or key_line is None:
+            return key_line or 1
+        next_keys = [line for line in self.line_of_key.values() if line > key_line]
+        end = min(next_keys, default=len(self.lines) + 1)
+        for number in range(key_line, end):
+            if re.search(rf"""["']{re.escape(str(value))}["']""", self.lines[number - 1]):
+                return number
+        return key_line
+
+    def _line_of_key(self, path: Place) -> int | None:
         for length in range(len(path), 0, -1):
             near = [line for key, line in self.line_of_key.items() if key[:length] == path[:length]]
             if near:
-                start = min(near)
-                break
-        if value is not None and start:
-            for number in range(start, len(self.lines) + 1):
-                if number > start and number in self.line_of_key.values():
-                    break
-                if re.search(rf"""["']{re.escape(str(value))}["']""", self.lines[number - 1]):
-                    return number
-        return start or 1
+                return min(near)
+        return None
 
 
 class _Reader:
     def __init__(self, data: dict[str, Any], lines: Lines, where: str, choice: Choice) -> None:
         self.data, self.lines, self.where, self.choice = data, lines, where, choice
         self.methods: dict[str, Method] = {}
-        """Those that the file describes."""
+        """The methods that the file describes."""
 
     def plan(self) -> Plan:
-        """All cells of all grids, as far as they are chosen."""
+        """The runs of all grids, narrowed to the choice."""
         self._check_names(self.data, _TOP, "key")
         if "about" in self.data and not isinstance(self.data["about"], str):
             raise self._error("about must be a text", "about")
         self._read_methods(self.data.get("methods", []))
-        cells: list[Cell] = []
+        runs: list[GridRun] = []
         grids = self._grids()
         for name in ("tasks", "methods"):
             self._check_choice(name, grids)
         for at, table in grids:
-            cells += self._cells(table, at)
-        if not cells:
-            raise ValueError(f"{self.where} has no grid with both {_listed(self.choice)}; choose others")
+            runs += self._runs(table, at)
+        if not runs:
+            raise ValueError(f"{self.where} has no grid with both {_choice_in_words(self.choice)}; choose others")
         if self.choice != Choice():
-            cells = _merged(cells)
+            runs = _merged(runs)
         try:
-            return Plan(tuple(cells))
+            return Plan(tuple(runs))
         except DuplicateError as error:
-            name = error.cell.method.name
+            name = error.run.method.name
             place = ("methods", name) if name in self.methods else ("tasks",)
             raise self._error(str(error), *place) from None
 
     # ----------------------------------------------------------------- grids
 
     def _grids(self) -> list[tuple[Place, dict[str, Any]]]:
-        """Every grid with what the file says for all of them, and where it is in the file."""
+        """Every grid, completed by what the file sets for all of them, and where it is in the file."""
         tables = self.data.get("grids", [{}])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             raise self._error("grids must be tables: write [[grids]]", "grids")
@@ -148,7 +150,9 @@ class _Reader:
             common["methods"] = list(self.methods)
         grids: list[tuple[Place, dict[str, Any]]] = []
         for number, table in enumerate(tables):
-            at = ("grids", str(number)) if table else ()
+            at: Place = ()
+            if table:
+                at = ("grids", str(number))
             self._check_names(table, _GRID, "key of a grid", *at)
             whole = {**common, **table}
             self._check_lists(whole, at)
@@ -163,38 +167,42 @@ class _Reader:
             if not isinstance(names, list | tuple) or not all(isinstance(entry, str) for entry in names):
                 raise self._error(f"{name} must be a list of names", *self._place(name, at))
         seeds, steps = table.get("seeds", 1), table.get("steps", 1)
-        listed = seeds if isinstance(seeds, list | tuple) else [seeds]
-        if not listed or not all(map(_is_whole, listed)) or (isinstance(seeds, int) and seeds < 1):
-            raise self._error(
-                f"seeds = {seeds!r} must be a number of runs, or a list of seeds", *self._place("seeds", at)
-            )
-        if len(set(listed)) < len(listed):
+        is_list = isinstance(seeds, list | tuple)
+        seed_list = seeds if is_list else [seeds]
+        are_whole = all(_is_whole(seed) for seed in seed_list)
+        if not seed_list or not are_whole or (not is_list and seeds < 1):
+            place = self._place("seeds", at)
+            raise self._error(f"seeds = {seeds!r} must be the number of seeds, or a list of them", *place)
+        if len(set(seed_list)) < len(seed_list):
             raise self._error(f"seeds = {seeds!r} has duplicates", *self._place("seeds", at))
         if not _is_whole(steps) or steps < 1:
-            raise self._error(f"steps = {steps!r} must be a whole number from 1 on", *self._place("steps", at))
+            raise self._error(f"steps = {steps!r} must be a whole number, at least 1", *self._place("steps", at))
 
     def _check_choice(self, name: str, grids: Sequence[tuple[Place, Mapping[str, Any]]]) -> None:
-        """Refuse a task or a method that no grid has; a grid without any takes all that are chosen."""
-        if any(not table.get(name) for _, table in grids):
-            return
-        known = list(dict.fromkeys(entry for _, table in grids for entry in table[name]))
+        """Refuse a task or a method that no grid has; a grid that names none takes all that are chosen."""
+        known: list[str] = []
+        for _, table in grids:
+            if not table.get(name):
+                return
+            known += [entry for entry in table[name] if entry not in known]
         for chosen in getattr(self.choice, name) or ():
             if full_id(chosen) in map(full_id, known):
                 continue
             message = f"{self.where}: {unknown_name(name.removesuffix('s'), chosen, known)}"
-            others = _suites_with(chosen) if name == "tasks" else []
-            raise ValueError(message + (f"; suites that have {chosen}: {', '.join(others)}" if others else ""))
+            if name == "tasks" and (others := _suites_with(chosen)):
+                message += f"; suites that have {chosen}: {', '.join(others)}"
+            raise ValueError(message)
 
-    def _cells(self, table: Mapping[str, Any], at: Place) -> list[Cell]:
-        """The cells of one grid, as far as they are chosen."""
+    def _runs(self, table: Mapping[str, Any], at: Place) -> list[GridRun]:
+        """The runs of one grid, narrowed to the choice."""
         seeds = self.choice.seeds or table.get("seeds", 1)
         steps = self.choice.steps or table.get("steps")
-        cells: list[Cell] = []
+        runs: list[GridRun] = []
         for task in _narrowed(table.get("tasks"), self.choice.tasks):
             for method in _narrowed(table.get("methods"), self.choice.methods):
                 try:
-                    whole = grid([task], [method], seeds=seeds, steps=steps, described=self.methods)
-                    cells += self._with_common(whole)
+                    planned = grid([task], [method], seeds=seeds, steps=steps, described=self.methods)
+                    runs += self._with_common(planned)
                 except SettingError as error:
                     raise self._error(f"method {method}: {error}", *_place_of(error)) from None
                 except (LookupError, ImportError) as error:
@@ -206,20 +214,20 @@ class _Reader:
                     if not table.get("methods"):
                         raise
                     raise self._error(str(error.args[0]), *self._place("methods", at), value=method) from None
-        return cells
+        return runs
 
-    def _with_common(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Cells with what the file sets for all methods; what a method sets itself stands."""
+    def _with_common(self, runs: Iterable[GridRun]) -> list[GridRun]:
+        """The same runs with the settings for all methods; a method's settings take precedence."""
         common = self._settings(self.data, ())
         if common["shaper_settings"]:
             raise SettingError("shaper", "", "settings of a shaper belong to a method: [methods.NAME.set.shaper]")
-        with_common = []
-        for cell in cells:
-            agent_settings = {**common["agent_settings"], **cell.method.agent_settings}
-            settings = {**common["settings"], **cell.method.settings}
-            method = replace(cell.method, agent_settings=agent_settings, settings=settings)
-            with_common.append(replace(cell, method=method, task_settings=common["task_settings"]))
-        return with_common
+        completed = []
+        for run in runs:
+            agent_settings = {**common["agent_settings"], **run.method.agent_settings}
+            settings = {**common["settings"], **run.method.settings}
+            method = replace(run.method, agent_settings=agent_settings, settings=settings)
+            completed.append(replace(run, method=method, task_settings=common["task_settings"]))
+        return completed
 
     # --------------------------------------------------------------- methods
 
@@ -244,18 +252,24 @@ class _Reader:
             raise self._error("settings of a task are for all methods: write set.task.NAME at the top", *at, "set")
         for part, values in settings.items():
             settings[part] = {**base.get(part, {}), **values}
-        words = {key: table.get(key, base.get(key)) for key in ("agent", "shaper", "preset")}
-        words = {key: word for key, word in words.items() if word is not None}
-        for key, word in words.items():
-            if not isinstance(word, str):
-                raise self._error(f"{key} = {word!r} must be a name", *at, key)
+        names: dict[str, str] = {}
+        for key in ("agent", "shaper", "preset"):
+            if key in table or key in base:
+                word = table.get(key, base.get(key))
+                if not isinstance(word, str):
+                    raise self._error(f"{key} = {word!r} must be a name", *at, key)
+                names[key] = word
         try:
-            return Method(name=name, **words, **settings)  # type: ignore[arg-type]
+            return Method(name=name, **names, **settings)  # type: ignore[arg-type]
         except SettingError as error:
             raise self._error(f"method {name}: {error}", *at, *_place_of(error)) from None
         except (ValueError, TypeError) as error:
-            wrong = next((key for key, word in words.items() if repr(word) in str(error)), "set")
-            raise self._error(f"method {name}: {error}", *at, wrong) from None
+            wrong_key = "set"
+            for key, word in names.items():
+                if repr(word) in str(error):
+                    wrong_key = key
+                    break
+            raise self._error(f"method {name}: {error}", *at, wrong_key) from None
 
     def _settings(self, table: Mapping[str, Any], at: Place) -> dict[str, dict[str, Any]]:
         """Tables `set` and `settings` of the file or of a method."""
@@ -283,14 +297,16 @@ class _Reader:
 
     def _place(self, name: str, at: Place) -> Place:
         """Where a key of a grid is: in the grid, or at the top for all of them."""
-        return (*at, name) if (*at, name) in self.lines.line_of_key else (name,)
+        if (*at, name) in self.lines.line_of_key:
+            return (*at, name)
+        return (name,)
 
     def _error(self, message: str, *path: str, value: object = None) -> ValueError:
         return ValueError(f"{self.where}, line {self.lines.of(*path, value=value)}: {message}")
 
 
 def _narrowed(names: Sequence[str] | None, chosen: Sequence[str] | None) -> list[str]:
-    """The names that are chosen, in their order; all that are chosen where there are none to choose from."""
+    """The chosen ones of a grid's names; a grid without names takes all that are chosen."""
     if not names:
         return list(chosen or ())
     if not chosen:
@@ -298,18 +314,20 @@ def _narrowed(names: Sequence[str] | None, chosen: Sequence[str] | None) -> list
     return [name for name in names if full_id(name) in map(full_id, chosen)]
 
 
-def _merged(cells: Iterable[Cell]) -> list[Cell]:
-    """Cells that flags have made alike, such as those of grids with other steps, as one with the seeds of all."""
-    merged: dict[tuple[str, str], Cell] = {}
-    for cell in cells:
-        first = merged.setdefault((cell.kind, cell.method.name), cell)
-        more = tuple(seed for seed in cell.seeds if seed not in first.seeds)
-        merged[cell.kind, cell.method.name] = replace(first, seeds=first.seeds + more)
+def _merged(runs: Iterable[GridRun]) -> list[GridRun]:
+    """Runs that flags made equal, such as those of grids with other steps, as one with all their seeds."""
+    merged: dict[tuple[str, str], GridRun] = {}
+    for run in runs:
+        key = run.settings_digest, run.method.name
+        first = merged.setdefault(key, run)
+        more_seeds = [seed for seed in run.seeds if seed not in first.seeds]
+        merged[key] = replace(first, seeds=(*first.seeds, *more_seeds))
     return list(merged.values())
 
 
-def _listed(choice: Choice) -> str:
-    return " and ".join(", ".join(names) for names in (choice.tasks, choice.methods) if names)
+def _choice_in_words(choice: Choice) -> str:
+    lists = [", ".join(names) for names in (choice.tasks, choice.methods) if names]
+    return " and ".join(lists)
 
 
 def _suites_with(task: str) -> list[str]:
@@ -317,25 +335,32 @@ def _suites_with(task: str) -> list[str]:
     names = []
     for name, text in _suite_texts().items():
         data = tomllib.loads(text)
-        tables = [data, *data.get("grids", [])]
-        if any(full_id(task) in map(full_id, table.get("tasks", [])) for table in tables):
+        tasks: list[str] = []
+        for table in (data, *data.get("grids", [])):
+            tasks += table.get("tasks", [])
+        if full_id(task) in map(full_id, tasks):
             names.append(name)
     return names
 
 
 def _suite_texts() -> dict[str, str]:
     """The suites by name, as TOML."""
-    folder: Traversable = resources.files("sasr.experiments") / "suites"
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
-    return {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in files}
+    texts = {}
+    for file in (resources.files("sasr.experiments") / "suites").iterdir():
+        if file.name.endswith(".toml"):
+            texts[file.name.removesuffix(".toml")] = file.read_text(encoding="utf-8")
+    return dict(sorted(texts.items()))
 
 
 def _words(dotted: str) -> Place:
-    return tuple(one or two or three for one, two, three in _WORD.findall(dotted))
+    """The keys of a dotted key, which may be in quotes."""
+    return tuple("".join(groups) for groups in _WORD.findall(dotted))
 
 
 def _place_of(error: SettingError) -> Place:
-    return ("set", error.part, error.name) if error.part else ("settings", error.name)
+    if error.part:
+        return ("set", error.part, error.name)
+    return ("settings", error.name)
 
 
 def _is_whole(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Jobs as tasks of a Ray cluster; the grid's folder must be one that all nodes see."""
+"""Jobs as tasks of a Ray cluster; all nodes must share the grid's folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sasr.experiments.job import Job, Tell
+from sasr.experiments.job import Job, OnChange
 from sasr.experiments.worker import launch, outcome
 
 INSTALL = 'running on Ray needs ray: pip install "sasr[cluster]"'
@@ -20,14 +20,14 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 
 
 class OnRay:
-    """A Ray task for each job, which goes on from its last checkpoint when a worker or a node dies."""
+    """Runs each job as a Ray task, which resumes from its last checkpoint when a worker or a node dies."""
 
     def __init__(self, *, address: str | None = None, gpus: float = 0.0, retries: int = 5) -> None:
         """Nothing is started yet.
 
         Args:
             address: Of a cluster, HOST:PORT or auto; None starts Ray on this machine.
-            gpus: GPUs that a job takes, may be a part of one.
+            gpus: GPUs of each job, may be a fraction.
             retries: How often a job is started again after its worker or node died.
         """
         if importlib.util.find_spec("ray") is None:
@@ -37,7 +37,7 @@ class OnRay:
 
     @property
     def exposure(self) -> str:
-        """Who can reach the cluster, in words: Ray runs whatever code it is sent."""
+        """A line on who can reach the cluster: Ray runs any code that it is sent."""
         if self.address in (None, "local"):
             return "Ray listens on this machine's loopback alone"
         return (
@@ -52,14 +52,14 @@ class OnRay:
 
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         for threads in sorted({job.threads for job in jobs}):
-            if not any(own.get("CPU", 0) >= threads and own.get("GPU", 0) >= self.gpus for own in nodes):
-                most = max(own.get("CPU", 0) for own in nodes) if nodes else 0
+            if not any(node.get("CPU", 0) >= threads and node.get("GPU", 0) >= self.gpus for node in nodes):
+                most = max((node.get("CPU", 0) for node in nodes), default=0)
                 raise ValueError(
-                    f"no node of the Ray cluster has {threads} cores and {self.gpus:g} GPUs for a cell (most cores of "
+                    f"no node of the Ray cluster has {threads} cores and {self.gpus:g} GPUs for a run (most cores of "
                     f"one: {most:g}); give fewer with --threads or --gpus"
                 )
 
-    def run(self, jobs: Sequence[Job], tell: Tell) -> None:
+    def run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
         """Hand all jobs to Ray at once; it starts them as resources become free."""
         self._connect()
         import ray
@@ -70,19 +70,19 @@ class OnRay:
         try:
             for job in jobs:
                 task = ray.remote(num_cpus=job.threads, num_gpus=self.gpus, max_retries=self.retries)(_carry_out)
-                pending[task.options(name=job.cell.id).remote(job.to_json(), self.retries)] = job
+                pending[task.options(name=job.run.id).remote(job.to_json(), self.retries)] = job
             while pending:
                 ended, _ = ray.wait(list(pending), timeout=0.3)
                 for reference in ended:
-                    self._told(pending.pop(reference), reference, tell)
+                    self._finish(pending.pop(reference), reference, on_change)
                 for job in pending.values():
-                    if job.cell.id not in shown and job.log.exists() and job.log.stat().st_mtime >= began - 1.0:
-                        shown.add(job.cell.id)
-                        tell(job, "running", "")
+                    if job.run.id not in shown and job.log.exists() and job.log.stat().st_mtime >= began - 1.0:
+                        shown.add(job.run.id)
+                        on_change(job, "running", "")
         except KeyboardInterrupt:
             for reference, job in pending.items():
-                ray.cancel(reference, force=True)  # its process sees that, saves its state and ends
-                tell(job, "stopped", "")
+                ray.cancel(reference, force=True)  # its process notices, writes a checkpoint and ends
+                on_change(job, "stopped", "")
         finally:
             self.close()
 
@@ -106,8 +106,8 @@ class OnRay:
         if ray.is_initialized():
             return
         if self.address not in (None, "auto", "local"):
-            _knock(str(self.address))
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for reports to Ray's makers
+            _check_address(str(self.address))
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no reports to Ray's makers unasked
         try:
             ray.init(address=self.address or "local", log_to_driver=False, logging_level="ERROR", **here)
         except Exception as error:  # Ray raises no narrower class where a node does not start in time
@@ -115,7 +115,7 @@ class OnRay:
             if here:
                 message = f"Ray did not start on this machine ({reason}); try again, or leave --on ray out"
                 raise ConnectionError(message) from error
-            raise ConnectionError(_nobody(str(self.address), reason)) from None
+            raise ConnectionError(_no_answer(str(self.address), reason)) from None
         self._started = True
         place = ray.util.get_node_ip_address()
         if here and place not in _LOOPBACK:
@@ -125,54 +125,54 @@ class OnRay:
                 "start --head` and give --address auto, or leave --on ray out"
             )
 
-    def _told(self, job: Job, reference: Any, tell: Tell) -> None:
+    def _finish(self, job: Job, reference: Any, on_change: OnChange) -> None:
         import ray
 
         try:
             code = ray.get(reference)
         except ray.exceptions.RayError as error:
-            tell(job, "failed", f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
+            on_change(job, "failed", f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
             return
-        tell(job, *outcome(job, code))
+        on_change(job, *outcome(job, code))
 
 
 def _carry_out(job: Mapping[str, Any], retries: int) -> int:
-    """What a Ray worker does: a process of its own for the job, as in the local pool; its exit code."""
-    own = Job.from_json(job)
+    """The Ray task: start a process for the job, as the local pool does, and return its exit code."""
     for _ in range(retries + 1):
-        code = launch(own).wait()
-        if code >= 0:  # it ended by itself; killed, it goes on from its last checkpoint
+        code = launch(Job.from_json(job)).wait()
+        if code >= 0:  # it was not killed; otherwise it resumes from its last checkpoint
             break
     return code
 
 
-def _knock(address: str) -> None:
-    """Raise within seconds where no Ray is at an address; Ray itself would try for many minutes."""
+def _check_address(address: str) -> None:
+    """Raise within seconds where no Ray answers at an address; Ray itself would try for many minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
-        raise ValueError(f"--address {address} is no address; write HOST:PORT, or auto for the cluster of this machine")
-    _greet(host, int(port), address)
+        raise ValueError(f"--address {address} is not HOST:PORT; write that, or auto for this machine's cluster")
+    _check_answer(host, int(port), address)
     # ray.init takes loopback for the machine's own address; a head that listens on loopback alone is not found there.
     if host.strip("[]") in _LOOPBACK:
         from ray.util import get_node_ip_address
 
-        own = get_node_ip_address()
-        if own not in _LOOPBACK:
-            _greet(own, int(port), f"{own}:{port}, which Ray takes {host} for")
+        node = get_node_ip_address()
+        if node not in _LOOPBACK:
+            _check_answer(node, int(port), f"{node}:{port}, which Ray takes {host} for")
 
 
-def _greet(host: str, port: int, address: str) -> None:
+def _check_answer(host: str, port: int, address: str) -> None:
     try:
         with socket.create_connection((host.strip("[]"), port), timeout=_ANSWER) as line:
             line.sendall(_HELLO)
             answer = line.recv(4)
     except OSError as error:
-        raise ConnectionError(_nobody(address, os.strerror(error.errno) if error.errno else str(error))) from None
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ConnectionError(_no_answer(address, reason)) from None
     if answer[3:4] != b"\x04":
-        raise ConnectionError(_nobody(address, "something else is there"))
+        raise ConnectionError(_no_answer(address, "another service does"))
 
 
-def _nobody(address: str, reason: str) -> str:
+def _no_answer(address: str, reason: str) -> str:
     return (
         f"no Ray answers at {address} ({reason}); start it there with `ray start --head`, or leave --address out to "
         "use this machine"

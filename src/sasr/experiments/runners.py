@@ -1,4 +1,4 @@
-"""What carries jobs out on this machine: one after the other in this process, or a pool of processes."""
+"""Runners for this machine: jobs one after the other in this process, or in a pool of processes."""
 
 from __future__ import annotations
 
@@ -15,240 +15,243 @@ import torch
 
 from sasr.envs.worker_pool import cores
 from sasr.experiments.estimate import Footprint
-from sasr.experiments.job import Job, Tell, run_job
-from sasr.experiments.plan import Cell, Plan
+from sasr.experiments.job import Job, OnChange, run_job
+from sasr.experiments.plan import GridRun, Plan
 from sasr.experiments.worker import launch, outcome
 
 
 class Inline:
-    """The simplest runner: nothing is started, so a debugger sees everything."""
+    """Runs all jobs in this process, where a debugger sees everything."""
 
     def check(self, jobs: Sequence[Job]) -> None:
-        """Whatever a run needs, this process has."""
+        """Every job can run in this process."""
 
-    def run(self, jobs: Sequence[Job], tell: Tell) -> None:
-        """Run them in order; the first that is stopped stops the rest."""
+    def run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
+        """Run them in order; when one is stopped, the others are not started."""
         before = torch.get_num_threads()
         try:
-            self._run(jobs, tell)
+            self._run(jobs, on_change)
         finally:
             torch.set_num_threads(before)
 
-    def _run(self, jobs: Sequence[Job], tell: Tell) -> None:
+    def _run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
         stopped = False
         for job in jobs:
             if stopped:
-                tell(job, "stopped", "")
+                on_change(job, "stopped", "")
                 continue
-            tell(job, "running", "")
+            on_change(job, "running", "")
             torch.set_num_threads(job.threads)
             try:
                 stopped = not run_job(job)
-                tell(job, "stopped" if stopped else "done", "")
+                on_change(job, "stopped" if stopped else "done", "")
             except KeyboardInterrupt:
                 stopped = True
-                tell(job, "stopped", "")
+                on_change(job, "stopped", "")
             except Exception as error:
                 job.log.parent.mkdir(parents=True, exist_ok=True)
                 with job.log.open("a") as log:
                     log.write(traceback.format_exc())
-                tell(job, "failed", f"{type(error).__name__}: {error}")
+                on_change(job, "failed", f"{type(error).__name__}: {error}")
 
 
 class Runner(Protocol):
-    """Carries jobs out. Every job ends as done, failed or stopped; none is dropped."""
+    """Carries out jobs. Every job ends as done, failed or stopped; none is dropped."""
 
     def check(self, jobs: Sequence[Job]) -> None:
-        """Raise if these jobs can't be run here; called before any is started."""
+        """Raise if one of these jobs can't be run here; called before any is started."""
         ...
 
-    def run(self, jobs: Sequence[Job], tell: Tell) -> None:
-        """Run them; one that fails does not keep the others from running. Ctrl-C stops all with a checkpoint."""
+    def run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
+        """Run them; when one fails the others go on. Ctrl-C stops all of them with a checkpoint."""
         ...
 
 
 Where = Literal["pool", "inline", "ray"]
-"""Where jobs are carried out."""
-_GRACE = 120.0  # seconds that stopped processes have to save their state
+_GRACE = 120.0  # seconds for stopped processes to write a checkpoint
 
 
 @dataclass
-class Room:
-    """A place where jobs take memory: this machine, or one of its GPUs."""
+class Memory:
+    """The memory of this machine, or of one of its GPUs."""
 
-    name: str
-    """What CUDA_VISIBLE_DEVICES calls it; empty for the machine itself."""
+    gpu: str
+    """Its name in CUDA_VISIBLE_DEVICES; empty for the machine itself."""
     bytes: int
     taken: int = 0
 
-    def holds(self, need: int) -> bool:
-        """Whether a job fits beside the others; one alone is always tried, since needs are estimates."""
-        return self.taken == 0 or self.taken + need <= self.bytes
+    def fits(self, job_bytes: int) -> bool:
+        """Whether a job fits beside the others; one alone is always tried, since its size is an estimate."""
+        return self.taken == 0 or self.taken + job_bytes <= self.bytes
 
 
 class Pool:
-    """Starts processes and watches them; a job that is killed or fails is told, and the others go on."""
+    """Runs each job in a process; when one fails or is killed, the others go on."""
 
-    def __init__(self, *, cores: int, rooms: Sequence[Room]) -> None:
+    def __init__(self, *, cores: int, memories: Sequence[Memory]) -> None:
         """Nothing is started yet.
 
         Args:
-            cores: Cores that jobs may compute with, all together.
-            rooms: Where they take memory; a job is put where most is left.
+            cores: Cores for all jobs together.
+            memories: Of the machine, or of each of its GPUs; a job is put where most is left.
         """
-        self.cores, self.rooms = cores, list(rooms)
-        self.running: dict[str, tuple[subprocess.Popen[bytes], Job, Room]] = {}
+        self.cores, self.memories = cores, list(memories)
+        self.running: dict[str, tuple[subprocess.Popen[bytes], Job, Memory]] = {}
 
     def check(self, jobs: Sequence[Job]) -> None:
-        """Whatever this process can run, another on this machine can."""
+        """Every job can run on this machine."""
 
-    def run(self, jobs: Sequence[Job], tell: Tell) -> None:
-        """Start jobs in order, each as soon as there is room for it."""
+    def run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
+        """Start jobs in order, each as soon as cores and memory are free."""
         waiting = list(jobs)
         try:
             while waiting or self.running:
-                self._start(waiting, tell)
-                self._reap(tell)
+                self._start(waiting, on_change)
+                self._collect_ended(on_change)
                 time.sleep(0.1)
         except KeyboardInterrupt:
-            self._stop(tell)
+            self._stop(on_change)
             for job in waiting:
-                tell(job, "stopped", "")
+                on_change(job, "stopped", "")
 
-    def _start(self, waiting: list[Job], tell: Tell) -> None:
+    def _start(self, waiting: list[Job], on_change: OnChange) -> None:
         for job in list(waiting):
-            busy = sum(own.threads for _, own, _ in self.running.values())
-            room = max(self.rooms, key=lambda own: own.bytes - own.taken)
-            if self.running and (busy + job.threads > self.cores or not room.holds(job.need)):
+            busy_cores = sum(running.threads for _, running, _ in self.running.values())
+            memory = max(self.memories, key=lambda memory: memory.bytes - memory.taken)
+            if self.running and (busy_cores + job.threads > self.cores or not memory.fits(job.memory)):
                 continue  # a smaller one behind it may fit
             waiting.remove(job)
-            room.taken += job.need
-            env = {"CUDA_VISIBLE_DEVICES": room.name} if room.name else {}
-            self.running[job.cell.id] = (launch(job, env=env), job, room)
-            tell(job, "running", "")
+            memory.taken += job.memory
+            env = {"CUDA_VISIBLE_DEVICES": memory.gpu} if memory.gpu else {}
+            self.running[job.run.id] = (launch(job, env=env), job, memory)
+            on_change(job, "running", "")
 
-    def _reap(self, tell: Tell) -> None:
-        for name, (process, job, room) in list(self.running.items()):
+    def _collect_ended(self, on_change: OnChange) -> None:
+        for name, (process, job, memory) in list(self.running.items()):
             code = process.poll()
             if code is None:
                 continue
             del self.running[name]
-            room.taken -= job.need
-            tell(job, *outcome(job, code))
+            memory.taken -= job.memory
+            on_change(job, *outcome(job, code))
 
-    def _stop(self, tell: Tell) -> None:
-        """Ask all to save their state and end; who does not is killed, and goes on from its last checkpoint."""
+    def _stop(self, on_change: OnChange) -> None:
+        """Ask all processes to write a checkpoint and end; those that do not in time are killed."""
         for process, _, _ in self.running.values():
             process.terminate()
-        patience = time.monotonic() + _GRACE
+        give_up = time.monotonic() + _GRACE
         try:
-            while self.running and time.monotonic() < patience:
+            while self.running and time.monotonic() < give_up:
                 for name, (process, job, _) in list(self.running.items()):
                     if process.poll() is not None:
                         del self.running[name]
-                        tell(job, "stopped", "")
+                        on_change(job, "stopped", "")
                 time.sleep(0.1)
-        except KeyboardInterrupt:  # a second time: at once
+        except KeyboardInterrupt:  # pressed again: do not wait
             pass
         for process, job, _ in self.running.values():
             process.kill()
             process.wait()
-            tell(job, "stopped", "")
+            on_change(job, "stopped", "")
         self.running.clear()
 
 
-def machine_rooms(device: str) -> list[Room]:
-    """The memory of this machine, or of its GPUs where jobs run there."""
-    import torch
-
+def memories_of(device: str) -> list[Memory]:
+    """The memory of this machine, or of the GPUs that a device's name stands for."""
     if device == "cpu" or not torch.cuda.is_available():
-        return [Room("", int(0.85 * _machine_bytes()))]
-    asked = torch.device("cuda" if device == "auto" else device)
-    numbers = range(torch.cuda.device_count()) if asked.index is None else [asked.index]
-    visible = [own for own in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if own]
-    return [
-        Room(
-            visible[number] if visible else str(number),
-            int(0.9 * torch.cuda.get_device_properties(number).total_memory),
-        )
-        for number in numbers
-    ]
+        return [Memory("", int(0.85 * _machine_bytes()))]
+    if device == "auto":
+        device = "cuda"
+    index = torch.device(device).index
+    indices = range(torch.cuda.device_count()) if index is None else [index]
+    visible = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+    memories = []
+    for index in indices:
+        gpu = visible[index] if visible else str(index)
+        memories.append(Memory(gpu, int(0.9 * torch.cuda.get_device_properties(index).total_memory)))
+    return memories
 
 
 def _machine_bytes() -> int:
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return 8 * 2**30  # a system that does not tell
+    return 8 * 2**30  # Windows has no sysconf
 
 
 class Share(NamedTuple):
-    """What each cell of a grid may use of this machine, or of a node of a cluster."""
+    """The part of this machine, or of a node of a cluster, for each run of a grid."""
 
     at_once: int
-    """Cells at a time."""
+    """Runs at a time."""
     threads: int
-    """Cores that each computes with."""
+    """Threads of torch in each."""
     workers: int | None
-    """Processes that step the environments of each."""
+    """Processes that step the environments of each; None chooses."""
 
-    def workers_of(self, cell: Cell) -> int | None:
-        """No more of them than environments."""
-        return self.workers and min(self.workers, len(cell.seeds) * cell.config().environments)
+    def workers_of(self, run: GridRun) -> int | None:
+        """The workers of one run, no more than its environments."""
+        if self.workers is None:
+            return None
+        return min(self.workers, len(run.seeds) * run.config().environments)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Where cells run and what they may use all together, as the user asked for it; None where not."""
+    """What all runs together may use, from the flags; None where a flag is not given."""
 
     on: Where
     jobs: int | None
     threads: int | None
     population: int | None
-    rooms: Sequence[Room]
+    memories: Sequence[Memory]
 
-    def most_seeds(self, plan: Plan, footprints: Mapping[str, Footprint]) -> Callable[[Cell], int]:
-        """How many seeds of a cell one process takes."""
+    def most_seeds(self, plan: Plan, footprints: Mapping[str, Footprint]) -> Callable[[GridRun], int]:
+        """A function that says how many seeds of a run one process takes."""
         if self.population or self.on == "ray":
-            return lambda cell: self.population or len(cell.seeds)
-        # On CPUs processes of one thread get more done than threads of one process (benchmarks/sharing.py). On a GPU
-        # that depends on whether processes can use it together, so there it is for people to ask for.
-        on_cpus = self.on == "pool" and not any(room.name for room in self.rooms)
+            return lambda run: self.population or len(run.seeds)
+        # On CPUs several processes of one thread are faster than one process of several threads
+        # (benchmarks/sharing.py). GPUs differ in whether processes can share them, so there users decide.
+        on_cpus = self.on == "pool" and not any(memory.gpu for memory in self.memories)
         processes = 1
         if on_cpus:
-            processes = max(1, self._slots() // len(plan.cells))
-        room = min(room.bytes for room in self.rooms)
+            processes = max(1, self._slots() // len(plan.runs))
+        smallest = min(memory.bytes for memory in self.memories)
 
-        def most(cell: Cell) -> int:
-            share = math.ceil(len(cell.seeds) / processes)
-            if cell.kind in footprints:
-                share = min(share, footprints[cell.kind].seeds_within(room, cell))
-            return share
+        def most_seeds_of(run: GridRun) -> int:
+            most = math.ceil(len(run.seeds) / processes)
+            if run.settings_digest in footprints:
+                most = min(most, footprints[run.settings_digest].seeds_within(smallest, run))
+            return most
 
-        return most
+        return most_seeds_of
 
-    def shared(self, cells: int) -> Share:
-        """The share of each of so many cells."""
-        at_once = min(self._slots(), cells)
+    def shared(self, runs: int) -> Share:
+        """The share of each of so many runs."""
+        at_once = min(self._slots(), runs)
         if self.on == "inline":
             at_once = 1
         threads = self.threads or max(1, cores() // at_once)
         if self.on == "ray":
             threads = self.threads or 1
+        workers: int | None = threads
         if at_once == 1:
-            return Share(1, threads, None)
-        return Share(at_once, threads, 0 if threads == 1 else threads)
+            workers = None
+        elif threads == 1:
+            workers = 0
+        return Share(at_once, threads, workers)
 
-    def threads_of(self, cells: Sequence[Cell]) -> int:
-        """The cores that each process is going to compute with, as far as that is known before cells are split."""
-        most = self.population or 1
-        return self.shared(sum(math.ceil(len(cell.seeds) / most) for cell in cells)).threads
+    def threads_of(self, runs: Sequence[GridRun]) -> int:
+        """The threads of each process, estimated before runs are split."""
+        seeds_each = self.population or 1
+        processes = sum(math.ceil(len(run.seeds) / seeds_each) for run in runs)
+        return self.shared(processes).threads
 
     def _slots(self) -> int:
-        """Cells at a time, where there are enough of them."""
+        """The most runs at a time."""
         return self.jobs or max(1, cores() // (self.threads or 1))
 
     def runner(self, share: Share) -> Runner:
-        """For this machine."""
+        """The runner for this machine."""
         if self.on == "inline":
             return Inline()
-        return Pool(cores=share.at_once * share.threads, rooms=self.rooms)
+        return Pool(cores=share.at_once * share.threads, memories=self.memories)

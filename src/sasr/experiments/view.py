@@ -1,4 +1,4 @@
-"""A grid as a person watches it: a live table on a terminal, plain lines anywhere else."""
+"""The progress of a grid: a live table on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.experiments.grid import Grid, Status
-from sasr.experiments.job import progress_of
-from sasr.experiments.plan import seeds_in_words
+from sasr.experiments.job import Progress, State, progress_of
 from sasr.logs.console import number
 
 _STYLE = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "bold red", "stopped": "yellow"}
-_ORDER = ("failed", "running", "stopped", "done", "waiting")
+_ORDER: tuple[State, ...] = ("failed", "running", "stopped", "done", "waiting")
 _BAR = 12
-PLAIN_SECONDS = 60.0  # seconds between plain lines about what is running
+PLAIN_SECONDS = 60.0  # seconds between plain lines about the runs under way
 
 
 class GridView:
-    """Shows a grid while it is run: `with GridView(grid, console): grid.run(runner)`."""
+    """Shows the progress of a grid: `with GridView(grid, console): grid.run(runner)`."""
 
     def __init__(self, grid: Grid, console: Console) -> None:
         self.grid, self.console = grid, console
@@ -36,14 +35,14 @@ class GridView:
     def __enter__(self) -> GridView:
         before = len(self.grid.of("done"))
         if before:
-            self._say(f"{before} of {len(self.grid.statuses)} cells were done before")
+            self._print(f"{before} of {len(self.grid.statuses)} runs were done before")
         if self.console.is_terminal:
             # Drawn from a thread: a runner may train in this one for hours.
             self.live = Live(console=self.console, refresh_per_second=1, get_renderable=self.table)
             self.live.start()
         else:
-            threading.Thread(target=self._tell_now_and_then, daemon=True).start()
-        self.grid.told = self.told
+            threading.Thread(target=self._print_every_minute, daemon=True).start()
+        self.grid.on_change = self.show_change
         return self
 
     def __exit__(
@@ -54,19 +53,20 @@ class GridView:
             self.live.stop()
             self.live = None
 
-    def told(self, status: Status) -> None:
+    def show_change(self, status: Status) -> None:
         """A plain line for each change."""
-        cell = status.job.cell
+        run = status.job.run
         if status.state == "failed":
-            self._say(f"failed: {cell}: {status.why}; log: {status.job.log}", "bold red")
+            self._print(f"failed: {run}: {status.reason}; log: {status.job.log}", "bold red")
         elif not self.live:
-            done = len(self.grid.of("done"))
-            result = f" {_result(status)}" if status.state == "done" else ""
-            self._say(f"[{done}/{len(self.grid.statuses)}] {status.state}: {cell}{result}")
+            line = f"[{len(self.grid.of('done'))}/{len(self.grid.statuses)}] {status.state}: {run}"
+            if status.state == "done":
+                line += f" {_result(status)}"
+            self._print(line)
 
     def table(self) -> RenderableType:
-        """All cells, or as many as there is room for, those that need attention first."""
-        statuses = sorted(self.grid.statuses.values(), key=lambda own: _ORDER.index(own.state))
+        """All runs, or as many as there is room for, those that need attention first."""
+        statuses = sorted(self.grid.statuses.values(), key=lambda status: _ORDER.index(status.state))
         room = max(3, self.console.height - 7)
         table = Table(box=box.SIMPLE, pad_edge=False)
         for column, justify in (("task", "left"), ("method", "left"), ("seeds", "left"), ("", "left")):
@@ -78,24 +78,30 @@ class GridView:
         return Group(table, Text(self._summary(len(statuses) - room), "dim"))
 
     def _summary(self, hidden: int) -> str:
-        counts = [f"{len(found)} {state}" for state in reversed(_ORDER) if (found := self.grid.of(state))]  # type: ignore[arg-type]
-        more = f" · {hidden} not shown" if hidden > 0 else ""
-        return f"{' · '.join(counts)} · {span(time.monotonic() - self.began)}{more}"
+        parts = []
+        for state in reversed(_ORDER):
+            count = len(self.grid.of(state))
+            if count:
+                parts.append(f"{count} {state}")
+        parts.append(span(time.monotonic() - self.began))
+        if hidden > 0:
+            parts.append(f"{hidden} not shown")
+        return " · ".join(parts)
 
-    def _tell_now_and_then(self) -> None:
+    def _print_every_minute(self) -> None:
         while not self._over.wait(PLAIN_SECONDS):
-            parts = [
-                f"{status.job.cell}: {progress_of(status.job).step / status.job.cell.steps:.0%}"
-                for status in self.grid.of("running")
-            ]
-            self._say(f"{self._summary(0)} ({'; '.join(parts)})")
+            parts = []
+            for status in self.grid.of("running"):
+                run = status.job.run
+                parts.append(f"{run}: {progress_of(status.job).step / run.steps:.0%}")
+            self._print(f"{self._summary(0)} ({'; '.join(parts)})")
 
-    def _say(self, line: str, style: str = "") -> None:
+    def _print(self, line: str, style: str = "") -> None:
         self.console.print(Text(line, style), soft_wrap=True)
 
 
 def span(seconds: float) -> str:
-    """A length of time, short.
+    """A duration, in one or two units.
 
     >>> span(42), span(3700), span(200_000)
     ('42 s', '1 h 02 min', '2 d 7 h')
@@ -106,30 +112,38 @@ def span(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    return f"{hours // 24} d {hours % 24} h"
 
 
 def _row(status: Status) -> list[Text]:
-    cell = status.job.cell
-    progress = progress_of(status.job) if status.state != "waiting" or status.job.folder.exists() else None
-    share = 1.0 if status.state == "done" else min(1.0, progress.step / cell.steps) if progress else 0.0
+    run = status.job.run
+    progress = Progress()
+    steps = f"{run.steps:,}"
+    if status.state != "waiting" or status.job.folder.exists():
+        progress = progress_of(status.job)
+        steps = f"{progress.step:,} / {run.steps:,}"
+    share = min(1.0, progress.step / run.steps)
+    if status.state == "done":
+        share = 1.0
     full = int(share * _BAR)
     bar = "█" * full + "░" * (_BAR - full)
-    step = f"{progress.step:,} / {cell.steps:,}" if progress else f"{cell.steps:,}"
-    style = _STYLE[status.state]
     return [
-        Text(cell.task),
-        Text(cell.method.name),
-        Text(seeds_in_words(cell.seeds).split(" ")[1] if len(cell.seeds) == 1 else str(len(cell.seeds))),
-        Text(f"{status.state:<8}{bar}", style),
-        Text(step),
+        Text(run.task),
+        Text(run.method.name),
+        Text(f"#{run.seeds[0]}" if len(run.seeds) == 1 else str(len(run.seeds))),
+        Text(f"{status.state:<8}{bar}", _STYLE[status.state]),
+        Text(steps),
         Text(_result(status)),
         Text(span(status.seconds) if status.seconds else ""),
     ]
 
 
 def _result(status: Status) -> str:
-    found = progress_of(status.job)
-    if math.isnan(found.mean):
+    progress = progress_of(status.job)
+    if math.isnan(progress.mean):
         return ""
-    return number(found.mean) + ("" if math.isnan(found.error) else f" ± {number(found.error)}")
+    if math.isnan(progress.error):
+        return number(progress.mean)
+    return f"{number(progress.mean)} ± {number(progress.error)}"

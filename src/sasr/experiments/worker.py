@@ -1,4 +1,4 @@
-"""A process for one cell: `python -m sasr.experiments.worker JOB`."""
+"""A process for one run: `python -m sasr.experiments.worker JOB`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from contextlib import suppress
 from sasr.experiments.job import Job, State, run_job
 
 STOPPED = 3
-"""Exit code of a process that was asked to stop, and has saved where it was."""
+"""Exit code of a process that was asked to stop, and has written a checkpoint."""
 
 
 def launch(job: Job, *, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a process for a job; what it says goes to the job's log, after what earlier ones said."""
+    """Start a process for a job; its output is appended to the job's log."""
     job.log.parent.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "sasr.experiments.worker", json.dumps(job.to_json()), str(os.getpid())]
     with job.log.open("ab") as log:
@@ -34,41 +34,44 @@ def launch(job: Job, *, env: Mapping[str, str] | None = None) -> subprocess.Pope
 
 
 def outcome(job: Job, code: int) -> tuple[State, str]:
-    """What became of a job whose process ended with `code`, and why where it failed."""
+    """The state of a job whose process ended with `code`, and the reason where it failed."""
     if code == 0:
         return "done", ""
-    return ("stopped", "") if code == STOPPED else ("failed", _why(job, code))
+    if code == STOPPED:
+        return "stopped", ""
+    return "failed", _reason(job, code)
 
 
-def _why(job: Job, code: int) -> str:
-    """What is known of a process that ended badly."""
+def _reason(job: Job, code: int) -> str:
+    """The signal that ended the process, or the last line of its log."""
     if code < 0:
         try:
             name = signal.Signals(-code).name
         except ValueError:
             name = f"signal {-code}"
-        return f"killed by {name}" + (", perhaps for want of memory" if -code == signal.SIGKILL else "")
-    try:
-        lines = [line for line in job.log.read_text(errors="replace").splitlines() if line.strip()]
-    except OSError:
-        lines = []
-    return lines[-1].strip() if lines else f"ended with {code}"
+        if name == "SIGKILL":
+            return f"killed by {name}, perhaps because memory ran out"
+        return f"killed by {name}"
+    lines: list[str] = []
+    with suppress(OSError):
+        lines = job.log.read_text(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else f"ended with exit code {code}"
 
 
 def main() -> int:
-    """0: the cell is done. 3: stopped, with a checkpoint. Anything else: the log says why."""
+    """Carry out a job; returns 0 when the run is done, and 3 when it was stopped with a checkpoint."""
     job, runner = Job.from_json(json.loads(sys.argv[1])), int(sys.argv[2])
-    threading.Thread(target=_stop_without, args=(runner,), daemon=True).start()
-    with suppress(OSError):  # not by print: what a full disk did not take would fail again at the end of the process
-        os.write(1, f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {job.cell}: process {os.getpid()}\n".encode())
+    threading.Thread(target=_stop_after, args=(runner,), daemon=True).start()
+    with suppress(OSError):  # os.write, because on a full disk print would fail again when the process ends
+        os.write(1, f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {job.run}: process {os.getpid()}\n".encode())
     try:
         return 0 if run_job(job) else STOPPED
     except KeyboardInterrupt:
         return STOPPED
 
 
-def _stop_without(runner: int) -> None:
-    """A process whose runner was killed saves its state and ends, so that the next runner can take the cell over."""
+def _stop_after(runner: int) -> None:
+    """Stop this process with a checkpoint once its runner was killed, so that the next runner can take over."""
     while os.getppid() == runner:
         time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its folder, metrics, TensorBoard events, pictures, and what a person watches meanwhile."""
+"""Logging of a run: its folder, metrics, TensorBoard events, plots and progress view."""
 
 from sasr.logs.metrics import MetricsFile, read_metrics
 from sasr.logs.recorders import Recorders

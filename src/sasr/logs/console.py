@@ -1,4 +1,4 @@
-"""The run as a person watches it: a live view on a terminal, plain lines anywhere else."""
+"""The progress of a run: a live view on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ConsoleView:
     # ------------------------------------------------------------ called by the run
 
     def begin(self, trainer: Trainer) -> None:
-        """Start the view; on a resumed run with what happened before."""
+        """Start the view; a resumed run shows its earlier events."""
         config = trainer.config
         self.seeds = len(config.seeds)
         self.steps = trainer.loop.steps
@@ -79,7 +79,7 @@ class ConsoleView:
             self._print(f"resumed at step {self.steps:,}")
 
     def turned(self, steps: int) -> None:
-        """Draw anew now and then."""
+        """Redraw now and then."""
         if steps >= self.next_point:
             self._add_training_point(steps)
         self.steps = steps
@@ -89,37 +89,37 @@ class ConsoleView:
             self._draw(now)
 
     def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
-        """For the means over the newest ones."""
+        """Update the means over the newest episodes."""
         self.recent.add_ended(ended)
 
     def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
-        """Keep the newest."""
+        """Keep the newest values."""
         self.newest = dict(figures)
 
     def evaluation(self, steps: int, result: Evaluation) -> None:
-        """A point of the curve, and a line where lines are all there is."""
+        """Add a point to the curve."""
         self.steps = steps
         self.evaluations.append((steps, result.returns.mean(1), result.success.mean(1)))
         self._draw(time.monotonic())
 
     def notice(self, steps: int, text: str) -> None:
-        """Said at once."""
+        """Print it at once."""
         self._print(f"step {steps:,}: {text}")
 
     def warn(self, text: str) -> None:
-        """Print what could not be written to a file."""
+        """Print a warning."""
         self._print(text)
 
     def save(self) -> dict[str, Any]:
-        """Nothing to keep; a checkpoint is being written."""
+        """Show that a checkpoint is written; there is no state."""
         self.checkpoint = self.steps
         return {}
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Everything comes from the metrics file."""
+        """There is no state: `begin` reads the metrics file."""
 
     def close(self, steps: int) -> None:
-        """Leave the last view standing."""
+        """Draw the last view, which stays."""
         self.steps = steps
         if self.live:
             live = self.live
@@ -139,7 +139,7 @@ class ConsoleView:
             self._print(self._line())
 
     def _is_outdated(self, time_then: float, steps_then: int) -> bool:
-        """Whether a moment is too old to take the speed from; the burn-in is faster than learning."""
+        """Whether a moment is too old for the speed; the burn-in is faster than learning."""
         is_burn_in = steps_then < self.burn_in < self.steps
         return is_burn_in or self.drawn - time_then > _MEMORY
 
@@ -194,7 +194,7 @@ class ConsoleView:
         return Text(" · ".join(parts), style="dim", overflow="fold")
 
     def _pace(self) -> list[str]:
-        """Speed and time left, a lower bound while the speed is the burn-in's, which is faster than learning."""
+        """Speed and time left; a lower bound during the burn-in, which is faster than learning."""
         time_then, steps_then = self.times[0]
         time_now, steps_now = self.times[-1]
         if time_now <= time_then or steps_now <= steps_then:
@@ -231,7 +231,7 @@ class ConsoleView:
         self.training_curve.append(mean)
 
     def _print(self, text: str) -> None:
-        # Whole lines, also where a file or a log takes them: rich would break them at 80 columns.
+        # soft_wrap, because rich would break lines in a file or a log at 80 columns.
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -267,7 +267,7 @@ def spread(values: NDArray[np.float64], *, share: bool = False) -> str:
 
 
 def number(value: float) -> str:
-    """Three figures that count, without an exponent where one can do without.
+    """About three significant digits, with an exponent only for very small and large numbers.
 
     >>> number(0.12345), number(1234.5), number(2.5e-7)
     ('0.123', '1,234', '2.5e-07')
@@ -279,11 +279,13 @@ def number(value: float) -> str:
         return f"{value:.2g}"
     if size >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if size >= 10 else f"{value:.3f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    return f"{value:.3f}"
 
 
 def clock(seconds: float) -> str:
-    """Seconds as a clock shows them.
+    """Seconds as hours, minutes and seconds.
 
     >>> clock(75), clock(3725)
     ('1:15', '1:02:05')
@@ -296,12 +298,13 @@ def clock(seconds: float) -> str:
 
 
 def sparkline(values: Sequence[float], *, width: int = 40) -> str:
-    """A small curve of bars, the lowest value at the bottom; more values than fit are averaged.
+    """A curve of small bars from the lowest to the highest value; more values than fit are averaged.
 
     >>> sparkline([0, 1, 2, 3])
     '▁▃▆█'
     """
-    known = np.array([value for value in values if math.isfinite(value)], np.float64)
+    known = np.array(values, np.float64)
+    known = known[np.isfinite(known)]
     if not len(known):
         return ""
     if len(known) > width:

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one line for each event and member, the source of truth of what a run did."""
+"""`metrics.jsonl`: one line for each event and seed, the primary record of a run."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ NAME = "metrics.jsonl"
 _BLOCK = 2**16  # bytes read at a time
 Kind = Literal["episode", "figures", "evaluation", "clock", "notice"]
 MAX_BYTES = 2**32
-"""No more is read of a file: what is larger is not what a run writes."""
+"""Larger files are refused: no run writes them."""
 HISTORY: tuple[Kind, ...] = ("episode", "figures", "evaluation")
-"""Kinds of what a run went through; the others are about the program."""
+"""Kinds of events about training; the others are about the program."""
 Event = dict[str, Any]
-"""A line: kind, step, member and seed (null where it concerns all), and what the kind adds."""
+"""A line: kind, step, member (index of the seed) and seed, null if it concerns all, and the kind's values."""
 
 
 class MetricsFile:
-    """Writes every event as it happens; a checkpoint remembers how long the file was, so that resuming cuts it there.
+    """Writes every event when it happens; a checkpoint has the file's length, to which resuming cuts it.
 
-    Lines of the kinds episode, figures and evaluation depend on the settings and the seed alone; the time that passed
-    is in lines of the kind clock.
+    Lines of the kinds episode, figures and evaluation depend on the settings and the seed alone; times are in lines of
+    the kind clock.
     """
 
     def __init__(self, folder: Path, *, warn: Callable[[str], None] = lambda text: None) -> None:
-        """Nothing is written before the run begins.
+        """Nothing is written before `begin`.
 
         Args:
             folder: The run's folder.
@@ -71,19 +71,19 @@ class MetricsFile:
 
     @property
     def seconds(self) -> float:
-        """How long the run has been training, earlier sessions included."""
+        """Seconds of training, with earlier sessions."""
         return self.seconds_before + time.monotonic() - self._start
 
     def begin(self, trainer: Trainer) -> None:
-        """Open the file; what a killed run wrote after its last checkpoint is cut off.
+        """Open the file; lines that a killed run wrote after its last checkpoint are cut off.
 
-        A file that would be cut to nothing is kept beside as it was.
+        A file of which nothing would remain is copied first.
         """
         self._seeds = trainer.config.seeds
         self._every = trainer.config.log_every
         self._steps = trainer.loop.steps
         self._next_clock = (self._steps // self._every + 1) * self._every
-        # Unbuffered: a line is with the system as soon as it is written, and a killed run loses none.
+        # Unbuffered, so that a killed run loses no line.
         self.file = cast(BinaryIO, self.path.open("ab", buffering=0))
         _lock(self.file, self.path)
         if self.bytes == 0 and recorded_steps(self.path.parent, *HISTORY):
@@ -93,9 +93,9 @@ class MetricsFile:
         self.file.truncate(self.bytes)
         self._memory = PeakMemory(trainer.device)
         self._start = time.monotonic()
-        self._flush()  # notices that came before
+        self._flush()  # earlier notices
         if lost:
-            text = f"{self.path.name} was {lost:,} bytes shorter than when it was saved; what it lost stays lost"
+            text = f"{self.path.name} was {lost:,} bytes shorter than at the checkpoint; these lines are lost"
             self.notice(self._steps, text)
             self.warn(text)  # a view that begins later would not show it
         if self._steps:
@@ -120,15 +120,16 @@ class MetricsFile:
         self._flush()
 
     def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
-        """A line for each member with all figures."""
+        """A line for each seed with all values."""
         for member in range(len(self._seeds)):
             event = self._event("figures", steps, member)
-            event |= {name: float(values[member]) for name, values in figures.items()}
+            for name, values in figures.items():
+                event[name] = float(values[member])
             self._write(event)
         self._flush()
 
     def evaluation(self, steps: int, result: Evaluation) -> None:
-        """A line for each member."""
+        """A line for each seed."""
         for member in range(len(self._seeds)):
             event = self._event("evaluation", steps, member)
             event["return_mean"] = float(result.returns[member].mean())
@@ -139,17 +140,17 @@ class MetricsFile:
         self._flush()
 
     def notice(self, steps: int, text: str) -> None:
-        """A line for a person to read."""
+        """A line of text."""
         event = self._event("notice", steps)
         event["text"] = text
         self._write(event)
         self._flush()
 
     def save(self) -> dict[str, Any]:
-        """The file's length, after making sure that it is on the disk, and the time so far.
+        """The length of the file, which is on the disk then, and the time so far.
 
-        The time is written there as well: a run that is killed right after its last checkpoint has nothing left to do
-        and would never write it.
+        The time is also written as a line: a run that is killed right after its last checkpoint is never resumed and
+        could not write it.
         """
         if self.file is not None:
             if self._steps != self._last_clock:
@@ -162,14 +163,14 @@ class MetricsFile:
         return {"bytes": self.bytes, "seconds": self.seconds}
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a saved length; a file that is shorter has lost lines, and keeps the whole ones it has."""
+        """Continue at a saved length; a file that is shorter has lost lines, and keeps its complete ones."""
         self.seconds_before = float(saved.get("seconds", 0.0))
         self._saved_bytes = int(saved.get("bytes", 0))
         length = self.path.stat().st_size if self.path.exists() else 0
         self.bytes = min(self._saved_bytes, length)
 
     def close(self, steps: int) -> None:
-        """Write the time once more, and close the file."""
+        """Write the time, and close the file."""
         if self.file is not None:
             if steps != self._last_clock:
                 self._write_clock(steps)
@@ -189,7 +190,7 @@ class MetricsFile:
         self._flush()
 
     def _write(self, event: Event) -> None:
-        """Add a line to those that wait for `_flush`."""
+        """Add a line, for `_flush` to write."""
         self._waiting += json.dumps(_plain(event)).encode() + b"\n"
 
     def _flush(self) -> None:
@@ -205,11 +206,11 @@ class MetricsFile:
     def _warn_once(self, error: OSError) -> None:
         if not self._failed:
             self._failed = True
-            self.warn(f"{self.path}: {error.strerror}; the run goes on, and lines wait until there is room")
+            self.warn(f"{self.path}: {error.strerror}; the run goes on, and lines are kept until they can be written")
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
-    """Held until the process ends, however it ends: two runs in one folder would spoil each other's lines."""
+    """Lock the file until the process ends, so that no other process trains in the folder."""
     if fcntl is None:
         return
     try:
@@ -221,24 +222,24 @@ def _lock(file: BinaryIO, path: Path) -> None:
 
 
 def read_metrics(run: str | Path, *kinds: Kind) -> list[Event]:
-    """The events of a run in order, or those of some kinds; a last line that was cut off is left out."""
+    """The events of a run in order, or those of some kinds; an incomplete last line is ignored."""
     path = Path(run) / NAME
     if not path.exists():
-        raise FileNotFoundError(f"{run} has no {NAME}: it is not a run's folder, or nothing has happened in it yet")
+        raise FileNotFoundError(f"{run} has no {NAME}: it is not a run folder, or the run has not started yet")
     events, bad = read_lines(path)
     for number, line in bad.items():
-        raise ValueError(f"{path}, line {number} is no event: {line[:60]!r}; the file was changed by hand")
+        raise ValueError(f"{path}, line {number} is not an event: {line[:60]!r}; the file was changed by hand")
     if not kinds:
         return events
     return [event for event in events if event["kind"] in kinds]
 
 
 def read_lines(path: Path) -> tuple[list[Event], dict[int, bytes]]:
-    """The events in a metrics file in order, and by number the lines that are none."""
+    """The events in a metrics file in order, and the lines that are none by their numbers."""
     events: list[Event] = []
     bad: dict[int, bytes] = {}
     lines = read_regular(path, MAX_BYTES).split(b"\n")
-    for number, line in enumerate(lines[:-1], start=1):  # what stands behind the last line's end was cut off
+    for number, line in enumerate(lines[:-1], start=1):  # the rest after the last newline is incomplete
         try:
             event = json.loads(line)
             events.append({**event, "kind": event["kind"], "step": int(event["step"])})
@@ -248,14 +249,14 @@ def read_lines(path: Path) -> tuple[list[Event], dict[int, bytes]]:
 
 
 def recorded_steps(run: str | Path, *kinds: Kind) -> int:
-    """The last step that a run's events, or those of some kinds, are of; 0 where there are none yet."""
+    """The last step in a run's events, or in those of some kinds; 0 without any."""
     if not (Path(run) / NAME).exists():
         return 0
     return max((int(event["step"]) for event in read_metrics(run, *kinds)), default=0)
 
 
 def free_place(folder: Path) -> Path:
-    """The first of metrics.1.jsonl, metrics.2.jsonl, … that is not there yet."""
+    """The first of metrics.1.jsonl, metrics.2.jsonl, … that does not exist."""
     number = 1
     while (folder / f"metrics.{number}.jsonl").exists():
         number += 1
@@ -263,7 +264,7 @@ def free_place(folder: Path) -> Path:
 
 
 def _end_of_line(path: Path, end: int) -> int:
-    """Where the last whole line within the first `end` bytes of a file ends."""
+    """The end of the last complete line within the first `end` bytes of a file."""
     with path.open("rb") as file:
         while end > 0:
             start = max(0, end - _BLOCK)
@@ -276,13 +277,13 @@ def _end_of_line(path: Path, end: int) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity; both are null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    """A value in the types of JSON: NaN and infinity become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_plain(part) for part in value]
+        return list(map(_plain, value))
     return value
 
 
@@ -291,7 +292,7 @@ _RESET = Path("/proc/self/clear_refs")
 
 
 class PeakMemory:
-    """Counts from when it is made; environments in processes of their own are not counted."""
+    """The peak memory of this process from now on, without worker processes."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -299,13 +300,13 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(device)
         else:
             with suppress(OSError):
-                _RESET.write_text("5")  # Linux: forget the peak of what this process did before
+                _RESET.write_text("5")  # Linux: reset the peak
 
     def bytes(self) -> int | None:
-        """The peak so far; None where the system does not tell."""
+        """The peak so far; None if unknown."""
         if self.device.type == "cuda":
             return int(torch.cuda.max_memory_reserved(self.device))
-        # Not getrusage where it can be helped: a process inherits the peak of the one that started it.
+        # getrusage is the last choice: it includes the peak of the parent process.
         with suppress(OSError):
             for line in _STATUS.read_text().splitlines():
                 if line.startswith("VmHWM:"):
@@ -319,4 +320,6 @@ def _resource_peak() -> int | None:
     except ImportError:  # Windows
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    if sys.platform == "darwin":
+        return peak
+    return peak * 1024

@@ -1,4 +1,4 @@
-"""Pictures of a run: `curve.png`, its returns with every seed thin and their mean thick, and SASR's success rates."""
+"""Plots of a run: `curve.png`, the returns of its seeds and their mean, and maps of SASR's success rate."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CURVE = "curve.png"
-INSTALL = 'no pictures, as matplotlib is not installed: pip install "sasr[report]"'
+INSTALL = 'no plots, because matplotlib is not installed: pip install "sasr[report]"'
 _CURVE_POINTS = 200
 
 
 class Curve(NamedTuple):
-    """Evaluations of P members at K steps."""
+    """Evaluations of P seeds at K steps."""
 
     steps: NDArray[np.int64]  # (K,)
     returns: NDArray[np.float64]  # (P, K) mean return of the episodes, NaN where there was none
@@ -60,8 +60,8 @@ def evaluation_curve(events: list[Event], members: int) -> Curve:
 def training_curve(events: list[Event], members: int, end: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Training returns averaged within equal parts of the run: middles (K,), means (P, K).
 
-    Where no episode of a member ended it has the value before, NaN at first: a mean over members must not jump because
-    another one happens to be between two episodes.
+    A part without a finished episode has the value before, NaN at first. Otherwise the mean over seeds would jump
+    whenever one of them is between two episodes.
     """
     edges = np.linspace(0, end, _CURVE_POINTS + 1)
     sums = np.zeros((members, _CURVE_POINTS))
@@ -78,7 +78,7 @@ def training_curve(events: list[Event], members: int, end: int) -> tuple[NDArray
 
 
 def draw_curve(run: Path, *, title: str, members: int) -> Path | None:
-    """Draw a run's metrics; None where nothing has happened that could be drawn."""
+    """Draw a run's returns; None without any episode."""
     events = read_metrics(run, "episode", "evaluation")
     if not events:
         return None
@@ -86,7 +86,7 @@ def draw_curve(run: Path, *, title: str, members: int) -> Path | None:
 
 
 def save_picture(figure: Figure, path: Path) -> Path:
-    """Write a PNG, whole or not at all."""
+    """Write a PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     write_whole(path, buffer.getvalue())
@@ -95,16 +95,18 @@ def save_picture(figure: Figure, path: Path) -> Path:
 
 def curve_figure(events: list[Event], title: str, members: int) -> Figure:
     """Returns of training episodes and of evaluations over steps."""
-    # A figure of its own and not pyplot's: pyplot would choose a window system and keep the figure for ever.
+    # Not pyplot's: it would choose a window system and keep the figure in memory.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     end = max(event["step"] for event in events)
     middles, training = training_curve(events, members, end)
-    found = evaluation_curve(events, members)
+    evaluation = evaluation_curve(events, members)
     _lines(axes, middles, training, colour="tab:grey", label="training episodes")
-    _lines(axes, found.steps, found.returns, colour="tab:blue", label=f"evaluation, {_of(members)}", marker=".")
+    over = f"mean ± standard error of {members} seeds" if members > 1 else "one seed"
+    label = f"evaluation, {over}"
+    _lines(axes, evaluation.steps, evaluation.returns, colour="tab:blue", label=label, marker=".")
     axes.set(title=title, xlabel="steps", ylabel="return of an episode (the environment's)")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.grid(alpha=0.25)
@@ -115,7 +117,7 @@ def curve_figure(events: list[Event], title: str, members: int) -> Figure:
 def _lines(
     axes: Any, steps: NDArray[Any], values: NDArray[np.float64], *, colour: str, label: str, **style: Any
 ) -> None:
-    """Every member thin, the mean of those that have a value thick, and ± one standard error as a band."""
+    """Thin lines for the seeds, a thick one for their mean, and a band of ± one standard error."""
     known_steps = np.isfinite(values).any(0)
     if not known_steps.any():
         return
@@ -132,10 +134,6 @@ def _lines(
         axes.fill_between(shown_steps, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
 
 
-def _of(members: int) -> str:
-    return f"mean ± standard error of {members} seeds" if members > 1 else "one seed"
-
-
 MAPS_DATA = "success_map.npz"
 MAPS = "success_map.png"
 MOMENTS = 10
@@ -144,7 +142,7 @@ _MAP_BYTES = 2**28
 
 
 class Maps(NamedTuple):
-    """Success-rate estimates of P members at K moments over a grid of observations."""
+    """Success-rate estimates of P seeds at K steps over a grid of observations."""
 
     steps: NDArray[np.int64]  # (K,)
     x: NDArray[np.float64]  # (X,) the observation's first entry
@@ -153,7 +151,7 @@ class Maps(NamedTuple):
 
 
 class SuccessMap(Silent):
-    """Asks SASR's own estimate; idle where observations are not two bounded numbers, or where the shaper is another."""
+    """Maps of SASR's success rate; only if observations are two bounded numbers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -162,13 +160,13 @@ class SuccessMap(Silent):
 
     @staticmethod
     def fits(trainer: Trainer) -> bool:
-        """Whether there is something to map."""
+        """Whether there is a map to draw."""
         space, shaper = trainer.population.observation_space, trainer.shaper
         flat = isinstance(space, spaces.Box) and space.shape == (2,) and space.is_bounded()
         return flat and isinstance(shaper, SASR) and not shaper.config.state_action
 
     def begin(self, trainer: Trainer) -> None:
-        """Lay the grid; a resumed run keeps the maps from before."""
+        """Set up the grid; a resumed run keeps its earlier maps."""
         if not self.fits(trainer):
             return
         space = trainer.population.observation_space
@@ -186,14 +184,14 @@ class SuccessMap(Silent):
                 raise ValueError(f"{MAPS_DATA} can't be read, only what follows will be in it: {error}") from error
 
     def turned(self, steps: int) -> None:
-        """Another map when it is time."""
+        """Add a map after each period."""
         if self.shaper is not None and steps >= self.next:
             self.next = (steps // self.period + 1) * self.period
             self.kept.append((steps, success_rates(self.shaper, self.x, self.y)))
             self._write()
 
     def close(self, steps: int) -> None:
-        """Nothing waits."""
+        """There is nothing to close."""
 
     def _write(self) -> None:
         buffer = io.BytesIO()
@@ -208,16 +206,16 @@ def _maps_until(steps: int, maps: Maps) -> list[tuple[int, NDArray[np.float32]]]
 
 
 def success_rates(shaper: SASR, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Mean of the Beta distribution at every point of a grid, (P, Y, X), by the shaper's own counts."""
+    """Mean of the Beta distribution at every point of a grid, (P, Y, X), from the shaper's counts."""
     host = shaper.bound
     grid = torch.tensor(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2), dtype=torch.float32, device=host.device)
     obs = grid.expand(host.members, -1, -1)
-    nothing = torch.zeros(obs.shape[:2], device=host.device)
+    zeros = torch.zeros(obs.shape[:2], device=host.device)
     with torch.no_grad():
-        counts = shaper.counts(Batch(obs, nothing[..., None], nothing, obs, nothing.bool()))
+        counts = shaper.counts(Batch(obs, zeros[..., None], zeros, obs, zeros.bool()))
         rate = beta_mean(counts[..., SUCCESS], counts[..., FAILURE])
-    found: NDArray[np.float32] = rate.view(host.members, len(y), len(x)).float().cpu().numpy()
-    return found
+    rates: NDArray[np.float32] = rate.view(host.members, len(y), len(x)).float().cpu().numpy()
+    return rates
 
 
 def read_maps(run: str | Path) -> Maps:
@@ -225,7 +223,7 @@ def read_maps(run: str | Path) -> Maps:
     maps = Maps(*read_arrays(Path(run) / MAPS_DATA, Maps._fields, _MAP_BYTES))
     are_numbers = all(part.dtype.kind in "iuf" for part in maps)
     if not are_numbers or (maps.steps.ndim, maps.x.ndim, maps.y.ndim) != (1, 1, 1):
-        raise ValueError(f"{MAPS_DATA} holds something else than moments, states and rates")
+        raise ValueError(f"{MAPS_DATA} does not hold steps, states and rates")
     moments, width, height = len(maps.steps), len(maps.x), len(maps.y)
     if maps.rate.ndim != 4 or (maps.rate.shape[0], *maps.rate.shape[2:]) != (moments, height, width):
         raise ValueError(
@@ -235,7 +233,7 @@ def read_maps(run: str | Path) -> Maps:
 
 
 def draw_maps(run: Path, *, title: str, axes: Mapping[int, str] | None = None) -> Path | None:
-    """Draw the mean over members at every moment as small panels; None where there are no maps."""
+    """Draw the mean over seeds at every step as small panels; None without maps."""
     if not (run / MAPS_DATA).exists():
         return None
     from matplotlib.figure import Figure

@@ -1,7 +1,8 @@
-"""What recorders share: the newest episodes of each seed, scalars by tag, and several recorders called as one."""
+"""Parts for recorders: the newest episodes of each seed, scalars by tag, and several recorders as one."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,15 +24,14 @@ class ClosingRecorder(Recorder, Protocol):
     """A recorder that is closed when the run ends."""
 
     def close(self, steps: int) -> None:
-        """The run ended at `steps`, well or not; called once."""
+        """Called once when the run ends at `steps`, also after an error."""
         ...
 
 
 class Recorders:
-    """Calls every recorder, in order; what they save is kept under their names.
+    """Calls every recorder in order, and saves their states by name.
 
-    A run needs its metrics and its checkpoints. Where another recorder fails, a notice says so once and the run goes
-    on.
+    The metrics are essential. If another recorder fails, the run goes on, with one notice.
     """
 
     def __init__(self, recorders: Mapping[str, ClosingRecorder], *, essential: str = "metrics") -> None:
@@ -41,7 +41,7 @@ class Recorders:
         self._failed: set[str] = set()
 
     def begin(self, trainer: Trainer) -> None:
-        """Begin each, like all that follow."""
+        """Begin each recorder."""
         self._steps = trainer.loop.steps
         self._each(lambda name, recorder: recorder.begin(trainer))
 
@@ -149,7 +149,7 @@ class ScalarRecorder(Silent):
         self.run = folder
 
     def begin(self, trainer: Trainer) -> None:
-        """A run that is resumed remembers its newest episodes."""
+        """A resumed run reads its newest episodes."""
         config = trainer.config
         self.seeds = config.seeds
         self.every = config.log_every
@@ -192,18 +192,18 @@ class ScalarRecorder(Silent):
 
 
 def number_or_nan(value: float | None) -> float:
-    """A figure of the metrics file, where null stands for what is not finite."""
-    return float("nan") if value is None else float(value)
+    """A number of the metrics file, where null is NaN."""
+    return math.nan if value is None else float(value)
 
 
 def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Mean and standard error over the finite values; NaN where that is unknown.
+    """Mean and standard error over the finite values; NaN if there are too few.
 
     >>> mean_and_error(np.array([1.0, 3.0, np.nan]))
     (2.0, 1.0)
     """
     known = values[np.isfinite(values)]
-    mean = error = float("nan")
+    mean = error = math.nan
     if len(known) > 0:
         mean = float(known.mean())
     if len(known) > 1:

@@ -1,4 +1,4 @@
-"""A run's folder: where everything about a run is, and the settings it was made with."""
+"""A run's folder and its config.json."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from sasr.training import checkpoint
 from sasr.training.trainer import CHECKPOINTS, Silent, Trainer
 
 FORMAT = 1
-"""Raised when a new version writes something that an older one would misread."""
+"""The version of the format, increased when an older sasr would misread a new folder."""
 CONFIG = "config.json"
 CONFIG_BYTES = 2**26
 COPY = "config"
-"""What a checkpoint calls its copy of config.json, among what recorders save."""
+"""The name of config.json's copy in checkpoints."""
 PLACE = Path("runs")
 
 
 class RunFolder:
-    """The folder of one run: config.json, metrics.jsonl, checkpoints and pictures."""
+    """The folder of one run: config.json, metrics.jsonl, checkpoints and plots."""
 
     def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
         self.path = path
@@ -57,11 +57,11 @@ class RunFolder:
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         device: torch.device,
-        told: Mapping[str, Any] | None = None,
+        extra_facts: Mapping[str, Any] | None = None,
     ) -> RunFolder:
-        """Make the folder and write its config.json; one that is there already is refused.
+        """Make the folder and write its config.json; an existing one is refused.
 
-        `told` is what a caller knows better or besides: the command behind it all, the name of the method.
+        `extra_facts` are added to it or replace a part: the name of the method, the command line of a grid.
         """
         check_free(path)
         facts = {
@@ -74,7 +74,7 @@ class RunFolder:
             "observation_space": space_to_json(observation_space),
             "action_space": space_to_json(action_space),
             "config": config.to_json(),
-            **(told or {}),
+            **(extra_facts or {}),
         }
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / CONFIG, _as_text(facts))
@@ -91,12 +91,12 @@ class RunFolder:
         try:
             return cls(path, facts)
         except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
-            message = f"{path / CONFIG} holds what no run writes ({error}); it was damaged, or changed by hand"
+            message = f"{path / CONFIG} is damaged or was changed by hand ({error})"
             raise ValueError(message) from None
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints are."""
+        """The folder of the checkpoints."""
         return self.path / CHECKPOINTS
 
 
@@ -106,32 +106,32 @@ def check_entries(path: Path) -> None:
         mode = entry.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise ValueError(
-                f"{entry} is a link, a pipe or a device, and a run's folder has files and folders of its own only; "
+                f"{entry} is a link, a pipe or a device, but a run folder has files and folders only; "
                 "remove it, or put there what it points to"
             )
 
 
 class ConfigCopy(Silent):
-    """Keeps what config.json says in every checkpoint, so that a damaged one can be restored."""
+    """Saves a copy of config.json in every checkpoint, from which a damaged one is restored."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def begin(self, trainer: Trainer) -> None:
-        """Read it; half-written files that a killed process left are removed."""
+        """Read config.json, and remove temporary files of a killed process."""
         remove_leftovers(self.folder)
         self.facts = read_facts(self.folder)
 
     def save(self) -> dict[str, Any]:
-        """All of it."""
+        """The copy."""
         return self.facts
 
     def close(self, steps: int) -> None:
-        """Nothing waits."""
+        """There is nothing to close."""
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """What a run's config.json says; one that is missing or damaged is restored from the newest whole checkpoint."""
+    """A run's config.json; a missing or damaged one is restored from the newest complete checkpoint."""
     file = folder / CONFIG
     try:
         facts = json.loads(read_regular(file, CONFIG_BYTES))
@@ -150,7 +150,7 @@ def _damage(facts: Any) -> str:
     if not isinstance(facts, dict) or not isinstance(facts.get("format"), int):
         return "is cut off or was changed"
     if facts["format"] > FORMAT:
-        return ""  # whatever it holds
+        return ""  # a newer format may have other fields
     for name in ("config", "observation_space", "action_space"):
         if name not in facts:
             return f"has no {name!r}"
@@ -169,17 +169,17 @@ def _check_format(folder: Path, facts: Mapping[str, Any]) -> None:
 
 def _restored(file: Path, damage: str) -> dict[str, Any]:
     folder = file.parent
-    found = checkpoint.newest(folder / CHECKPOINTS)
+    saved = checkpoint.newest(folder / CHECKPOINTS)
     facts = None
-    if found is not None:
-        facts = found.facts.get("recorder", {}).get(COPY)
-    if found is None or facts is None or _damage(facts):
-        error = ValueError if file.exists() else FileNotFoundError
-        raise error(
-            f"{file} {damage}, and no whole checkpoint has a copy: {folder} is no run, or one that was only half "
-            "written; give a run's folder, or train again in another one"
+    if saved is not None:
+        facts = saved.facts.get("recorder", {}).get(COPY)
+    if saved is None or facts is None or _damage(facts):
+        error_type = ValueError if file.exists() else FileNotFoundError
+        raise error_type(
+            f"{file} {damage}, and no complete checkpoint has a copy: {folder} is not a run, or an incomplete one; "
+            "give a run folder, or train again in another one"
         )
-    warnings.warn(f"{file} {damage}; restored from checkpoint {found.path.name}", stacklevel=2)
+    warnings.warn(f"{file} {damage}; restored from checkpoint {saved.path.name}", stacklevel=2)
     with suppress(OSError):  # a folder that can't be written to can still be read
         if file.exists():
             file.replace(file.with_name(f"{CONFIG}.damaged"))
@@ -192,15 +192,15 @@ def _as_text(facts: Mapping[str, Any]) -> str:
 
 
 def check_free(path: Path) -> None:
-    """Raise if something is at `path` already, and say what to do instead; an empty folder may be used."""
+    """Raise if `path` cannot be a new run's folder; an empty folder can."""
     if any((path / name).exists() for name in (CONFIG, CHECKPOINTS)):
         raise FileExistsError(
-            f"{path} has a run already; go on with it by `sasr resume {path}`, or name another folder with --out"
+            f"{path} has a run already; continue it with `sasr resume {path}`, or choose another folder with --out"
         )
     if path.exists() and (not path.is_dir() or set(path.iterdir()) - set(leftovers(path))):
         raise FileExistsError(
-            f"{path} exists and is no run, or one that was only half written; name another folder with --out, or move "
-            "this one away"
+            f"{path} exists and is not a run, or an incomplete one; choose another folder with --out, or move this one "
+            "away"
         )
 
 
@@ -217,7 +217,7 @@ def default_place(config: TrainConfig) -> Path:
 
 
 def _near(path: Path) -> str:
-    """The newest runs beside it, for who mistyped one."""
+    """A hint at the newest run in the same folder."""
     parent = path.parent
     if not parent.is_dir():
         return ""
@@ -229,29 +229,31 @@ def _near(path: Path) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in ("sasr", "torch", "gymnasium", "numpy", "mujoco", "ale-py"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             if package == "sasr":  # run from a source tree
                 from sasr import __version__
 
-                found[package] = __version__
-    return found
+                versions[package] = __version__
+    return versions
 
 
 def command_line() -> str:
-    """What was typed to start this run; of a script only its name, as runs are passed on."""
+    """The command that started this run; a script is given without its folder, since runs are shared."""
     name = Path(sys.argv[0]).name
-    program = ["sasr"] if name in ("sasr", "__main__.py") else ["python", name]
+    program = ["python", name]
+    if name in ("sasr", "__main__.py"):
+        program = ["sasr"]
     return shlex.join([*program, *sys.argv[1:]])
 
 
 def commit_here() -> str | None:
-    """The commit of the code around the current folder, with a + where it was changed since.
+    """The commit of the code in the current folder, with a + if it was changed since.
 
-    Where code was copied without its history, the environment variable SASR_COMMIT takes its place.
+    The environment variable SASR_COMMIT replaces it, for code that was copied without its history.
     """
     if commit := os.environ.get("SASR_COMMIT"):
         return commit
@@ -269,7 +271,7 @@ def _git(*words: str) -> str:
 
 
 def _machine(device: torch.device) -> dict[str, Any]:
-    """What speed depends on; no names of hosts or users, as runs are passed on."""
+    """The hardware; no names of hosts or users, since runs are shared."""
     device_name = str(device)
     if device.type == "cuda":
         device_name = torch.cuda.get_device_name(device)
@@ -286,7 +288,7 @@ def _processor() -> str:
 
 
 def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
-    """What a space is, in a form that `space_from_json` reads.
+    """A space as plain data, for `space_from_json`.
 
     >>> space_to_json(spaces.Box(-1.0, np.inf, (3,)))
     {'kind': 'Box', 'shape': [3], 'dtype': 'float32', 'low': -1.0, 'high': 'inf'}
@@ -299,8 +301,9 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.MultiDiscrete):
         return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
     if isinstance(space, spaces.MultiBinary):
-        return {"kind": "MultiBinary", "n": space.n if isinstance(space.n, int) else list(space.shape)}
-    raise TypeError(f"a run can't describe the space {space}; use Box, Discrete, MultiDiscrete or MultiBinary")
+        n = space.n if isinstance(space.n, int) else list(space.shape)
+        return {"kind": "MultiBinary", "n": n}
+    raise TypeError(f"the space {space} can't be stored; use Box, Discrete, MultiDiscrete or MultiBinary")
 
 
 def space_from_json(data: Mapping[str, Any]) -> spaces.Space[Any]:
@@ -322,15 +325,19 @@ def space_from_json(data: Mapping[str, Any]) -> spaces.Space[Any]:
         return spaces.MultiDiscrete(data["nvec"], start=data["start"])
     if kind == "MultiBinary":
         return spaces.MultiBinary(data["n"])
-    raise ValueError(f"space {data!r} is of no kind that this version of sasr knows; it was written by another one")
+    raise ValueError(f"space {data!r} is unknown to this version of sasr; another one wrote it")
 
 
 def _bound_to_json(bound: NDArray[Any]) -> Any:
-    """One number where all are the same: an image has thousands; infinities as words, which JSON lacks."""
+    """A list of numbers, or one number if all are equal; infinities are text, since JSON lacks them."""
     flat = [value if np.isfinite(value) else str(value) for value in bound.ravel().tolist()]
-    return flat[0] if len(set(flat)) == 1 else flat
+    if len(set(flat)) == 1:
+        return flat[0]
+    return flat
 
 
 def _bound_from_json(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    flat = np.array(value if isinstance(value, list) else [value], np.float64).astype(dtype)
-    return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)
+    flat = np.array(value, np.float64).astype(dtype)
+    if flat.size == 1:
+        return np.broadcast_to(flat, shape)
+    return flat.reshape(shape)

@@ -1,4 +1,4 @@
-"""`states.npz`: where a run has been and what SASR added there, period by period; only runs with `log_states` write it.
+"""`states.npz`: visited states and SASR's bonus there, by period; only runs with `log_states` write it.
 
 Figures 4 and 5 of the paper are drawn from it by `sasr report`.
 """
@@ -26,7 +26,7 @@ NAME = "states.npz"
 BINS = 40
 """Along each of two state variables."""
 NEWEST = 1_000
-"""Turns at the end of a period whose states are shown to SASR."""
+"""The bonus is computed in the states of so many turns at the end of a period."""
 _FILE_BYTES = 2**30
 
 
@@ -34,21 +34,21 @@ class States(NamedTuple):
     """K periods of a run with P seeds. X and Y are 0 where observations are not two bounded numbers."""
 
     steps: NDArray[np.int64]
-    """(K,) where each period ends."""
+    """(K,) end of each period."""
     x: NDArray[np.float64]
     """(X + 1,) edges of the bins of the observation's first entry."""
     y: NDArray[np.float64]
-    """(Y + 1,) of its second."""
+    """(Y + 1,) edges of the bins of its second entry."""
     visits: NDArray[np.int64]
-    """(K, P, Y, X) how many states were visited in each bin."""
+    """(K, P, Y, X) number of visited states in each bin."""
     feature: NDArray[np.float32]
     """(K, P, N) the first entry of the newest states."""
     bonus: NDArray[np.float32]
-    """(K, P, N) what SASR added to the reward there; NaN with another shaper."""
+    """(K, P, N) SASR's bonus there; NaN with another shaper."""
 
 
 class VisitedStates(Silent):
-    """Counts visited states in bins, and at the end of every period asks SASR about the newest of them."""
+    """Counts visited states in bins, and at the end of every period computes SASR's bonus in the newest."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
@@ -56,7 +56,7 @@ class VisitedStates(Silent):
         self._saved: NDArray[np.int64] | None = None
 
     def begin(self, trainer: Trainer) -> None:
-        """A resumed run keeps the periods from before."""
+        """Set up the bins; a resumed run keeps its earlier periods."""
         space = trainer.population.observation_space
         if not trainer.config.log_states or len(space.shape) != 1:
             return
@@ -80,7 +80,7 @@ class VisitedStates(Silent):
             self.periods = self.periods[: int(kept.sum())]
 
     def turned(self, steps: int) -> None:
-        """Remember where the environments are; count and write at the end of a period."""
+        """Add the current observations; count and write at the end of a period."""
         if not self.period:
             return
         self.newest.append(self.trainer.loop.obs)
@@ -93,14 +93,14 @@ class VisitedStates(Silent):
             self._end_period(steps)
 
     def save(self) -> dict[str, Any]:
-        """Counts of the period under way."""
+        """Counts of the current period."""
         if not self.period:
             return {}
         self._count()
         return {"counts": self.counts.tolist()}
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Go on with the counts of the period under way."""
+        """Continue with the counts of the current period."""
         if "counts" in saved:
             self._saved = np.array(saved["counts"], np.int64)
 
@@ -139,17 +139,17 @@ class VisitedStates(Silent):
 
 
 def has_two_bounded_entries(space: spaces.Space[Any]) -> bool:
-    """Whether visited states can be shown as a picture."""
+    """Whether observations are two bounded numbers, which can be shown as a map."""
     return isinstance(space, spaces.Box) and space.shape == (2,) and space.is_bounded()
 
 
 @torch.no_grad()
 def drawn_bonus(shaper: SASR, obs: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    """What SASR adds to the reward in these states (P, N, k), without using its own random streams."""
+    """SASR's bonus in these states (P, N, k), without drawing from its random streams."""
     host = shaper.bound
     states = torch.as_tensor(obs, device=host.device)
-    nothing = torch.zeros(states.shape[:2], device=host.device)
-    batch = Batch(states, nothing[..., None], nothing, states, nothing.bool())
+    zeros = torch.zeros(states.shape[:2], device=host.device)
+    batch = Batch(states, zeros[..., None], zeros, states, zeros.bool())
     if shaper.config.sample in ("mean", "ratio"):
         rate = shaper.success_rate(batch)
     else:
@@ -159,19 +159,19 @@ def drawn_bonus(shaper: SASR, obs: NDArray[np.float32], rng: np.random.Generator
     bonus = shaper.config.reward_weight * shaper.bonus(rate, batch)
     if shaper.config.weight_rule == "failures":
         bonus = bonus * shaper.evidence.failure_share
-    found: NDArray[np.float32] = bonus.float().cpu().numpy()
-    return found
+    array: NDArray[np.float32] = bonus.float().cpu().numpy()
+    return array
 
 
 def read_states(run: str | Path) -> States:
     """The states of a run; an error says what is wrong with the file."""
     states = States(*read_arrays(Path(run) / NAME, States._fields, _FILE_BYTES))
     if any(part.dtype.kind not in "iuf" for part in states) or states.visits.ndim != 4 or states.bonus.ndim != 3:
-        raise ValueError(f"{NAME} holds something else than visited states")
+        raise ValueError(f"{NAME} does not hold visited states")
     periods, members = states.visits.shape[:2]
     expected = (periods, members, len(states.y) - 1, len(states.x) - 1)
     if states.visits.shape != expected or len(states.steps) != periods:
-        raise ValueError(f"{NAME} has visits of shape {states.visits.shape} where its bins ask for {expected}")
+        raise ValueError(f"{NAME} has visits of shape {states.visits.shape} but its bins need {expected}")
     if states.feature.shape != states.bonus.shape or states.bonus.shape[:2] != (periods, members):
         raise ValueError(f"{NAME} has {states.feature.shape} features for {states.bonus.shape} bonuses")
     return states

@@ -1,4 +1,4 @@
-"""TensorBoard events with Stable-Baselines3's tags, so that runs of both lie side by side."""
+"""TensorBoard events with Stable-Baselines3's tags, so that runs of both can be compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 NAME = "tensorboard"
-INSTALL = 'no TensorBoard events, as tensorboard is not installed: pip install "sasr[tensorboard]"'
+INSTALL = 'no TensorBoard events, because tensorboard is not installed: pip install "sasr[tensorboard]"'
 
 
 def available() -> bool:
@@ -29,7 +29,7 @@ def available() -> bool:
 
 
 class TensorBoard(ScalarRecorder):
-    """A sub-folder of events for each seed, and one for their mean where there are several."""
+    """A folder of events for each seed, and one for the mean of several seeds."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -37,11 +37,11 @@ class TensorBoard(ScalarRecorder):
         self.mean: SummaryWriter | None = None
 
     def begin(self, trainer: Trainer) -> None:
-        """Open the writers; events from after the checkpoint that a run goes on from are marked as void."""
+        """Open the writers; on a resumed run, events after its checkpoint are marked as void."""
         from torch.utils.tensorboard import SummaryWriter
 
         super().begin(trainer)
-        # Always given: a run killed before its first checkpoint starts anew beside its own old events.
+        # Also from step 0: a run that was killed before its first checkpoint starts over beside its old events.
         void_from = self.steps + 1 if self.steps else 0
         folder = self.run / NAME
         for place in folder.glob("*"):
@@ -54,20 +54,20 @@ class TensorBoard(ScalarRecorder):
         self.timed_at, self.timed_steps = time.monotonic(), self.steps
 
     def rollout_scalars(self, steps: int) -> dict[str, NDArray[np.float64]]:
-        """The speed besides."""
+        """With the speed in steps a second."""
         now = time.monotonic()
         fps = (steps - self.timed_steps) / max(now - self.timed_at, 1e-9)
         self.timed_at, self.timed_steps = now, steps
         return super().rollout_scalars(steps) | {"time/fps": np.full(len(self.seeds), fps)}
 
     def evaluation(self, steps: int, result: Evaluation) -> None:
-        """Written at once: somebody may be looking."""
+        """Flushed at once, for users who watch."""
         super().evaluation(steps, result)
         for writer in self._all():
             writer.flush()
 
     def close(self, steps: int) -> None:
-        """Write what waits."""
+        """Flush and close the writers."""
         for writer in self._all():
             writer.close()
 

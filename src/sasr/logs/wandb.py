@@ -1,4 +1,4 @@
-"""Experiment trackers by name, loaded only when one is asked for."""
+"""Experiment trackers, imported only if they are used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check(name: str) -> None:
 
 
 class Wandb(ScalarRecorder):
-    """One wandb run for each run folder: means over seeds under the tags of TensorBoard, seeds beside them.
+    """One wandb run for each run folder: means over seeds under TensorBoard's tags, and the seeds' values.
 
     WANDB_MODE=offline keeps everything in the run's folder.
     """

@@ -1,4 +1,4 @@
-"""Figures for papers, as PNG and PDF by matplotlib; every function takes arrays and gives a figure."""
+"""Figures for papers, drawn by matplotlib as PNG and PDF."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def learning_curves(
     """One panel for each task, one line of mean ± standard error for each method: the paper's Figure 3.
 
     Args:
-        panels: Seeds by method, for each task; without any, a panel has reference curves alone, in full.
-        reference: Curves by method, for each task, drawn dashed in the method's colour as far as our own curves go;
-            also of methods that were not run on this task but on another.
-        rivals: Methods whose reference curves are drawn though they were run on no task.
+        panels: Seeds by method, for each task; a task without any gets its reference curves in full.
+        reference: Curves by method, for each task, drawn dashed in the method's colour up to the end of our curves;
+            also of methods that were only run on other tasks.
+        rivals: Methods whose reference curves are drawn even if they were not run.
     """
     methods: list[str] = []
     for seeds_by_method in panels.values():
@@ -84,7 +84,7 @@ def _with_reference_alone(
 
 
 def last_step(seeds_by_method: Mapping[str, Sequence[SeedResult]]) -> int:
-    """Where the longest curve ends; 0 without any."""
+    """The last step of the longest curve; 0 without any."""
     last = 0
     for seeds in seeds_by_method.values():
         for seed in seeds:
@@ -95,14 +95,14 @@ def last_step(seeds_by_method: Mapping[str, Sequence[SeedResult]]) -> int:
 def visit_density(
     densities: Mapping[str, Floats], *, x: Floats, y: Floats, steps: Sequence[int], axes: tuple[str, str]
 ) -> Any:
-    """Where runs have been, one row for each method and one panel for each period: the paper's Figure 5.
+    """Visited states, one row for each method and one panel for each period: the paper's Figure 5.
 
     Args:
         densities: For each method, the density of visited states in each period, (K, Y, X).
         x: Edges of the bins of the first state variable, (X + 1,).
-        y: Edges of those of the second, (Y + 1,).
-        steps: Where periods begin and the last one ends, (K + 1,).
-        axes: Names of both.
+        y: Edges of the bins of the second, (Y + 1,).
+        steps: Start of each period, and the end of the last, (K + 1,).
+        axes: Names of both variables.
     """
     # Logarithms: a few states near the start are visited far more often than all others.
     shown = {method: np.log1p(density) for method, density in densities.items()}
@@ -129,15 +129,15 @@ def visit_density(
 def bonus_along_feature(
     *, steps: Sequence[int], feature: Floats, bonus: Floats, name: str, seeds: Sequence[SeedResult], stages: int = 4
 ) -> Any:
-    """What SASR added to the reward along one state variable, over the learning curve: the paper's Figure 4.
+    """SASR's bonus along one state variable, above the learning curve: the paper's Figure 4.
 
     Args:
-        steps: The moments that are known, (K,).
+        steps: Steps at which states were logged, (K,).
         feature: The state variable of some visited states at each of them, (K, n).
-        bonus: What was added to the reward there, (K, n).
-        name: What the state variable is.
-        seeds: Their learning curve.
-        stages: How many moments are shown, evenly over those that are known, with the last.
+        bonus: The bonus there, (K, n).
+        name: Name of the state variable.
+        seeds: The seeds of the learning curve.
+        stages: How many of the steps are shown, evenly spread, with the last.
     """
     shown = [round(k) for k in np.linspace(-1, len(steps) - 1, min(stages, len(steps)) + 1)[1:]]
     figure, upper, lower = panels_over_one(len(shown))
@@ -157,14 +157,15 @@ def bonus_along_feature(
 
 def interval_bars(summary: Summary) -> Any:
     """The interquartile mean of every method over all tasks, with its interval, best on top."""
-    known = [own for own in summary.aggregates if own.tasks]
-    ranked = sorted(known, key=lambda own: own.iqm.value)
+    ranked = [aggregate for aggregate in summary.aggregates if aggregate.tasks]
+    ranked.sort(key=lambda aggregate: aggregate.iqm.value)
     figure, (panel,) = grid(1, 1, width=4.5, height=0.6 + 0.28 * len(ranked))
-    for row, own in enumerate(ranked):
-        colour = LIGHT[summary.methods.index(own.method) % len(LIGHT)]
-        panel.plot([own.iqm.low, own.iqm.high], [row, row], color=colour, linewidth=6, alpha=0.4, solid_capstyle="butt")
-        panel.plot([own.iqm.value], [row], "o", color=colour, markersize=5)
-    panel.set_yticks(range(len(ranked)), [own.method for own in ranked], fontsize=8)
+    for row, aggregate in enumerate(ranked):
+        iqm = aggregate.iqm
+        colour = LIGHT[summary.methods.index(aggregate.method) % len(LIGHT)]
+        panel.plot([iqm.low, iqm.high], [row, row], color=colour, linewidth=6, alpha=0.4, solid_capstyle="butt")
+        panel.plot([iqm.value], [row], "o", color=colour, markersize=5)
+    panel.set_yticks(range(len(ranked)), [aggregate.method for aggregate in ranked], fontsize=8)
     panel.set_xlabel("normalised return, IQM and 95 % interval", fontsize=8)
     clean(panel)
     return figure
@@ -173,10 +174,10 @@ def interval_bars(summary: Summary) -> Any:
 def profiles(curves: Mapping[str, Profile]) -> Any:
     """Performance profiles: the share of runs above each normalised return."""
     figure, (panel,) = grid(1, 1, width=4.5, height=3.2)
-    for index, own in enumerate(curves.values()):
+    for index, profile in enumerate(curves.values()):
         colour, dash = style(index)
-        panel.fill_between(own.thresholds, own.low, own.high, color=colour, alpha=0.15, linewidth=0)
-        panel.plot(own.thresholds, own.share, color=colour, linestyle=dash, linewidth=1.5)
+        panel.fill_between(profile.thresholds, profile.low, profile.high, color=colour, alpha=0.15, linewidth=0)
+        panel.plot(profile.thresholds, profile.share, color=colour, linestyle=dash, linewidth=1.5)
     panel.set(ylim=(0, 1.02))
     panel.set_xlabel("normalised return τ", fontsize=8)
     panel.set_ylabel("share of runs above τ", fontsize=8)
@@ -188,24 +189,24 @@ def profiles(curves: Mapping[str, Profile]) -> Any:
 def save(figure: Any, path: str | Path) -> list[Path]:
     """Write a figure as PNG and PDF; the same figure gives the same bytes."""
     stem = Path(path)
-    written = [stem.with_name(f"{stem.name}{end}") for end in (".png", ".pdf")]
-    figure.savefig(written[0], dpi=200, metadata={"Software": None})
-    figure.savefig(written[1], metadata={"CreationDate": None, "Creator": None, "Producer": None})
-    return written
+    png, pdf = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.pdf")
+    figure.savefig(png, dpi=200, metadata={"Software": None})
+    figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    return [png, pdf]
 
 
 def draw_reference(panel: Any, curve: Reference, colour: str) -> None:
-    """Draw a curve of others, dashed."""
+    """Draw a reference curve, dashed."""
     panel.plot(curve.steps, curve.mean, color=colour, linestyle=DASHED, linewidth=1.0, alpha=0.85)
 
 
-def panels_of(found: Collection) -> dict[str, dict[str, Sequence[SeedResult]]]:
-    """The seeds of everything that was found, in the order of `found.methods`."""
+def panels_of(collection: Collection) -> dict[str, dict[str, Sequence[SeedResult]]]:
+    """The seeds of all results, in the order of `collection.methods`."""
     panels: dict[str, dict[str, Sequence[SeedResult]]] = {}
-    for task in found.tasks:
+    for task in collection.tasks:
         panels[task] = {}
-        for method in found.methods:
-            result = found.cell(task, method)
+        for method in collection.methods:
+            result = collection.result(task, method)
             if result and result.seeds:
                 panels[task][method] = result.seeds
     return panels
@@ -224,11 +225,13 @@ def curve_grid(count: int) -> tuple[Any, Any]:
     """Panels for learning curves: nine in three rows like the paper, one alone larger."""
     if count == 1:
         return grid(1, 1, width=5.6, height=3.4)
-    return grid(count, 3 if count % 3 == 0 else 4)
+    if count % 3 == 0:
+        return grid(count, 3)
+    return grid(count, 4)
 
 
 def panels_over_one(count: int) -> tuple[Any, Any, Any]:
-    """A figure, so many panels in a row, and one below that is as wide as all of them."""
+    """A figure with a row of panels, and one wide panel below them."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH * count, 2.0 * HEIGHT), layout="constrained")
@@ -238,7 +241,7 @@ def panels_over_one(count: int) -> tuple[Any, Any, Any]:
 
 
 def grid(count: int, columns: int, *, width: float = WIDTH, height: float = HEIGHT) -> tuple[Any, Any]:
-    """A figure of its own, not pyplot's: nothing global is touched, and no display is needed."""
+    """A figure with a grid of panels; not pyplot's, which needs global state and a display."""
     from matplotlib.figure import Figure
 
     columns = max(1, min(columns, count))
@@ -260,14 +263,14 @@ def dress(panel: Any, title: str) -> None:
 
 
 def clean(panel: Any) -> None:
-    """Make everything around the data small and light."""
+    """Make ticks, grid and frame small and light."""
     panel.tick_params(labelsize=7)
     panel.grid(alpha=0.25, linewidth=0.5)
     panel.spines[["top", "right"]].set_visible(False)
 
 
 def short_steps(value: float, _: object = None) -> str:
-    """A number of steps as an axis has it.
+    """A number of steps for an axis.
 
     >>> short_steps(25_000), short_steps(1.5e6)
     ('25k', '1.5M')
@@ -280,7 +283,10 @@ def short_steps(value: float, _: object = None) -> str:
 
 
 def legend(figure: Any, methods: Sequence[str], *, dashed: str = "", dashed_alone: Sequence[str] = ()) -> None:
-    """Name the methods below a figure, in as few lines as fit, and what is dashed; some have a dashed line alone."""
+    """Draw a legend of the methods below a figure, in as few rows as fit.
+
+    `dashed` names the dashed curves; methods in `dashed_alone` have only these.
+    """
     from matplotlib.lines import Line2D
 
     handles = []
@@ -298,15 +304,15 @@ def legend(figure: Any, methods: Sequence[str], *, dashed: str = "", dashed_alon
         drawn = figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=7, frameon=False)
         if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
             return
-        drawn.remove()  # wider than the picture, which would cut names off
+        drawn.remove()  # wider than the figure, which would cut names off
 
 
 def style(index: int) -> tuple[str, Any]:
-    """Colour and dashes of the method with this number."""
+    """Colour and dashes of the method with this index."""
     return LIGHT[index % len(LIGHT)], DASHES[index // len(LIGHT) % len(DASHES)]
 
 
-# Hues far apart in lightness too, so that neighbours can be told apart without colour vision and in print.
+# Neighbouring colours differ in lightness too, for readers without colour vision and for print.
 LIGHT = (
     "#c8321f", "#1f5fbf", "#0d8a6a", "#8a4fbf", "#b87a00", "#3a9fc9",
     "#b8447f", "#5b6b7a", "#6a8f1f", "#7a4a2b", "#23306b",

@@ -20,7 +20,7 @@ SCRIPTS = ("data.js", "plotly.js", "charts.js", "tables.js", "parts.js", "contro
 
 
 def write_page(
-    found: Collection,
+    collection: Collection,
     out: str | Path,
     *,
     title: str = "",
@@ -29,33 +29,38 @@ def write_page(
     summary: Summary | None = None,
     seed: int = 0,
 ) -> Path:
-    """Write the page of what was found.
+    """Write the HTML page of a collection.
 
     Args:
-        found: Results, runs, maps and films; see `collect`.
+        collection: Results, runs, maps and videos; see `collect`.
         out: The HTML file.
-        title: Its headline; empty takes the tasks' names.
+        title: Its headline; empty takes the names of methods and tasks.
         command: The command that writes this page, shown at its end.
-        reference: Curves to compare with.
-        summary: The figures of `found`, where they are known already.
-        seed: Of all bootstrap intervals.
+        reference: Curves for comparison.
+        summary: The statistics of the collection, if they are known already.
+        seed: Seed of all bootstrap intervals.
     """
     plotly = packed_script()
     path = Path(out)
     check_writable(path.parent)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name an HTML file with --out")
-    figures = summary or summarise(found, seed=seed)
-    data = payload(found, figures, out=path, reference=reference, seed=seed)
-    write_whole(path, render(data, title=title or headline(figures), command=command, plotly=plotly))
+    if summary is None:
+        summary = summarise(collection, seed=seed)
+    data = payload(collection, summary, out=path, reference=reference, seed=seed)
+    write_whole(path, render(data, title=title or headline(summary), command=command, plotly=plotly))
     return path
 
 
 def headline(summary: Summary) -> str:
-    """A title that says what is compared."""
-    tasks, methods = summary.tasks, summary.methods
-    on = " and ".join(tasks) if len(tasks) < 3 else f"{len(tasks)} tasks"
-    return f"{', '.join(methods)} on {on}" if len(methods) < 4 else f"{len(methods)} methods on {on}"
+    """The methods and tasks of a report, or how many there are."""
+    methods = ", ".join(summary.methods)
+    if len(summary.methods) > 3:
+        methods = f"{len(summary.methods)} methods"
+    tasks = " and ".join(summary.tasks)
+    if len(summary.tasks) > 2:
+        tasks = f"{len(summary.tasks)} tasks"
+    return f"{methods} on {tasks}"
 
 
 def render(data: dict[str, Any], *, title: str, command: str, plotly: str) -> str:
@@ -91,27 +96,27 @@ def _counts(data: dict[str, Any]) -> dict[str, int]:
 
 
 def embedded_json(data: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in, whatever a file's name or a command says."""
+    """JSON that cannot end the script element around it, whatever a file's name or a command contains."""
     text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 INSTALL = 'the page needs plotly and jinja2: pip install "sasr[report]"'
 DRAWN = ("heatmap",)
-"""Kinds of traces on the page, besides scatter, which is in plotly's core."""
+"""Plotly's trace types on the page, besides scatter, which is in its core."""
 _NAME = r"[\w$]+"
 _MODULE = rf'var ({_NAME})={_NAME}\(\({_NAME},{_NAME}\)=>\{{"use strict";{_NAME}\.exports='
-# The last module, which everything begins with: it hands one module for each kind of trace to the core.
-TRACE_KINDS = re.compile(
+# The last module, plotly's entry point: it registers one module for each trace type.
+TRACE_TYPES = re.compile(
     rf"\.register\(\[((?:{_NAME}\(\),?)+)\]\);{_NAME}\.exports={_NAME}\}}\);return {_NAME}\(\);\}}\)\(\);"
 )
 
 
 @functools.cache
 def packed_script() -> str:
-    """The script as gzip in base64."""
+    """plotly.js with the trace types of the page alone, as gzip in base64."""
     script = in_parentheses(with_traces(plotly_script().rstrip(), DRAWN))
-    # A few signs of calendars would make the whole script one of two bytes a letter.
+    # Escaped to ASCII: with the few signs of calendars, browsers would store two bytes a character.
     return base64.b64encode(gzip.compress(script.encode("ascii", "backslashreplace"), mtime=0)).decode()
 
 
@@ -125,28 +130,30 @@ def plotly_script() -> str:
     return text
 
 
-def with_traces(script: str, kinds: tuple[str, ...]) -> str:
-    """Starting these kinds of traces alone: maps, WebGL and the others are most of what plotly does at its start."""
-    found = TRACE_KINDS.search(script)
-    if not found:
+def with_traces(script: str, trace_types: tuple[str, ...]) -> str:
+    """The script with these trace types alone: maps, WebGL and others take most of plotly's time at its start."""
+    registered = TRACE_TYPES.search(script)
+    if not registered:
         return script
-    modules = [_module_of(kind, script) for kind in kinds]
-    if not set(modules) <= set(found[1].split(",")):
+    modules = [_module_of(trace_type, script) for trace_type in trace_types]
+    if not set(modules) <= set(registered[1].split(",")):
         return script
-    return script[: found.start(1)] + ",".join(modules) + script[found.end(1) :]
+    return script[: registered.start(1)] + ",".join(modules) + script[registered.end(1) :]
 
 
-def _module_of(kind: str, script: str) -> str:
-    """The call that gives a kind's module; empty where it is not found."""
-    inner = re.search(rf'{_MODULE}\{{[^{{}}]*moduleType:"trace",name:"{kind}"', script)
-    outer = inner and re.search(rf"{_MODULE}{re.escape(inner[1])}\(\)\}}\)", script)
+def _module_of(trace_type: str, script: str) -> str:
+    """The call that returns a trace type's module; empty if there is none."""
+    inner = re.search(rf'{_MODULE}\{{[^{{}}]*moduleType:"trace",name:"{trace_type}"', script)
+    if inner is None:
+        return ""
+    outer = re.search(rf"{_MODULE}{re.escape(inner[1])}\(\)\}}\)", script)
     return f"{outer[1]}()" if outer else ""
 
 
 def in_parentheses(script: str) -> str:
-    """With parentheses around the function that everything is in: V8 then compiles it while it reads it first.
+    """The script with parentheses around its outer function, which V8 then compiles in one pass.
 
-    Without them it reads the function to find its end, and all of it again when it is called.
+    Without them V8 reads the function twice: to find its end, and when it is called.
     """
     before, inside, after = script.partition(", () => {\n")
     if not inside or len(before) > 1_000 or not after.endswith("\n}));"):

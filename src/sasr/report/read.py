@@ -1,4 +1,4 @@
-"""Everything that a folder has to report: results of a store, runs, maps and videos, and what was wrong with them."""
+"""Reading a folder for a report: results of a store, runs, success-rate maps, videos, and problems."""
 
 from __future__ import annotations
 
@@ -26,29 +26,26 @@ from sasr.logs.run_folder import CONFIG, CONFIG_BYTES
 from sasr.logs.states import NAME as STATES
 from sasr.logs.states import States, read_states
 from sasr.report.seeds import MAX_POINTS, SeedResult, logged, training_by_point, training_parts
-from sasr.report.store import INDIFFERENT, Problem, Result, read_files
+from sasr.report.store import IGNORED_SETTINGS, Problem, Result, read_files
 from sasr.tasks.catalogue import VARIANTS, full_id
 
 VIDEOS = (".mp4", ".webm")
 REFERENCE_COLUMNS = ("task", "variant", "step", "mean", "spread")
 REFERENCE_NAMES = {"rlara": "relara", "count": "explo"}
-"""Names in the authors' logged data that are others here."""
-_LONGEST = 500  # characters of a reason, which may quote what was found
+"""Methods with another name in the authors' logged data."""
+_LONGEST = 500  # characters of a reason, which may quote a file
 
 
-class Maps(NamedTuple):
-    """Success-rate estimates of a run over a grid of two-dimensional states."""
+class MapsOfRun(NamedTuple):
+    """The success-rate maps of a run."""
 
     run: str
-    steps: NDArray[np.int64]  # (K,)
-    x: NDArray[np.float64]  # (X,)
-    y: NDArray[np.float64]  # (Y,)
-    rate: NDArray[np.float64]  # (K, P, Y, X)
-    axes: tuple[str, str] = ("observation[0]", "observation[1]")
+    axes: tuple[str, str]
+    maps: plots.Maps
 
 
 class StatesOfRun(NamedTuple):
-    """Where a run has been, and what SASR added there."""
+    """The states that a run visited, and SASR's bonus there."""
 
     task: str
     method: str
@@ -57,7 +54,7 @@ class StatesOfRun(NamedTuple):
 
     @property
     def density(self) -> NDArray[np.float64]:
-        """Visits of each period over all seeds as a density, (K, Y, X)."""
+        """Density of the visits of all seeds in each period, (K, Y, X)."""
         area = np.diff(self.states.y)[:, None] * np.diff(self.states.x)
         visits = self.states.visits.sum(1)
         total = visits.sum((1, 2), keepdims=True)
@@ -65,33 +62,37 @@ class StatesOfRun(NamedTuple):
 
 
 def joined_states(runs: Iterable[StatesOfRun]) -> list[StatesOfRun]:
-    """One for each task and method: seeds of several runs together where bins and periods are the same."""
+    """The seeds of several runs of a task and method in one, where their bins and periods are equal."""
     joined: dict[tuple[str, str], StatesOfRun] = {}
     for run in runs:
         first = joined.setdefault((run.task, run.method), run)
-        if run is first:
-            continue
-        same = all(
-            np.array_equal(getattr(first.states, part), getattr(run.states, part)) for part in ("steps", "x", "y")
-        )
-        if same:
-            parts = {}
-            for part in ("visits", "feature", "bonus"):
-                pair = getattr(first.states, part), getattr(run.states, part)
-                parts[part] = np.concatenate(pair, axis=1)
-            joined[run.task, run.method] = first._replace(states=first.states._replace(**parts))
+        if run is not first and _have_equal_bins(first.states, run.states):
+            joined[run.task, run.method] = first._replace(states=_join(first.states, run.states))
     return list(joined.values())
 
 
+def _have_equal_bins(one: States, other: States) -> bool:
+    pairs = ((one.steps, other.steps), (one.x, other.x), (one.y, other.y))
+    return all(np.array_equal(first, second) for first, second in pairs)
+
+
+def _join(one: States, other: States) -> States:
+    return one._replace(
+        visits=np.concatenate((one.visits, other.visits), axis=1),
+        feature=np.concatenate((one.feature, other.feature), axis=1),
+        bonus=np.concatenate((one.bonus, other.bonus), axis=1),
+    )
+
+
 class Video(NamedTuple):
-    """A film of a run."""
+    """A video of a run."""
 
     run: str
     path: Path
 
 
 class Reference(NamedTuple):
-    """A curve to compare with, each (T,)."""
+    """A curve for comparison, each (T,)."""
 
     steps: NDArray[np.float64]
     mean: NDArray[np.float64]
@@ -116,27 +117,27 @@ References = dict[str, dict[str, Reference]]
 
 @dataclass
 class Collection:
-    """What was found, in the order of a walk through the folders."""
+    """All that a folder has for a report, sorted by path."""
 
     results: list[Result] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    maps: list[Maps] = field(default_factory=list)
+    maps: list[MapsOfRun] = field(default_factory=list)
     states: list[StatesOfRun] = field(default_factory=list)
     videos: list[Video] = field(default_factory=list)
 
     @property
     def tasks(self) -> list[str]:
-        """Names of the tasks, in the order found."""
+        """Names of the tasks, in the order of their results."""
         return list(dict.fromkeys(result.task for result in self.results))
 
     @property
     def methods(self) -> list[str]:
-        """Names of the methods, SASR's first and its default before its presets, whatever the files are called."""
+        """Names of the methods: sasr, its variants, then the others."""
         names = dict.fromkeys(result.method for result in self.results)
         return sorted(names, key=lambda name: (name.split(",")[0] != "sasr", not name.startswith("sasr")))
 
-    def cell(self, task: str, method: str) -> Result | None:
-        """The result of a method on a task."""
+    def result(self, task: str, method: str) -> Result | None:
+        """The result of a method on a task; None without one."""
         for result in self.results:
             if (result.task, result.method) == (task, method):
                 return result
@@ -151,12 +152,12 @@ def collect(folder: str | Path, *, leave_out: Path | None = None) -> Collection:
 
     Args:
         folder: The folder.
-        leave_out: A folder below it that is not read, such as the one that the report's own figures go to.
+        leave_out: A folder below it that is not read, such as the folder for the report's figures.
     """
     root = Path(folder)
     if not root.is_dir():
-        raise ValueError(f"{folder} is not a folder; give a results store, a run's folder, or one with runs in it")
-    found = Collection()
+        raise ValueError(f"{folder} is not a folder; give a results store, a run folder, or one with runs in it")
+    collection = Collection()
     origins: list[str] = []
     for path, below, files in os.walk(root):
         place = Path(path)
@@ -167,53 +168,56 @@ def collect(folder: str | Path, *, leave_out: Path | None = None) -> Collection:
         below[:] = sorted(folder for folder in below if not folder.startswith("."))
         if is_run(place):
             below.clear()
-            _add_run(place, here, found, origins)
+            _add_run(place, here, collection, origins)
             continue
         if place != root and not below and not files:
-            found.problems.append(Problem(here, "is empty: a run that never began"))
+            collection.problems.append(Problem(here, "is empty: a run that never started"))
         reading = read_files([place / file for file in sorted(files) if file.endswith(".json")], root)
-        found.results += reading.results
+        collection.results += reading.results
         origins += [here] * len(reading.results)
-        found.problems += reading.problems
-    if not found.results:
-        problems = "".join(f"; {problem.path} {problem.text}" for problem in found.problems[:3])
-        raise ValueError(f"{folder} has nothing to report: no results of `sasr compare --save` and no runs{problems}")
-    found.results = told_apart(found.results, origins)
-    return found
+        collection.problems += reading.problems
+    if not collection.results:
+        message = f"{folder} has nothing to report: no results of `sasr compare --save` and no runs"
+        for problem in collection.problems[:3]:
+            message += f"; {problem.path} {problem.text}"
+        raise ValueError(message)
+    collection.results = with_unique_names(collection.results, origins)
+    return collection
 
 
-def _add_run(place: Path, here: str, found: Collection, origins: list[str]) -> None:
+def _add_run(place: Path, here: str, collection: Collection, origins: list[str]) -> None:
     try:
         result = from_run(place)
-        found.results.append(result)
+        collection.results.append(result)
         origins.append(here)
     except ValueError as error:
-        found.problems.append(Problem(here, str(error)[:_LONGEST]))
+        collection.problems.append(Problem(here, str(error)[:_LONGEST]))
         return
     except (TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
-        found.problems.append(Problem(here, f"holds what no run writes: {str(error)[:_LONGEST]}"))
+        collection.problems.append(Problem(here, f"is damaged or was changed by hand: {str(error)[:_LONGEST]}"))
         return
+    axes = axes_of(result.task)
     try:
         maps = read_maps(place)
         if maps is not None:
-            found.maps.append(maps._replace(run=here, axes=axes_of(result.task)))
+            collection.maps.append(MapsOfRun(here, axes, maps))
         if os.path.lexists(place / STATES):
-            found.states.append(StatesOfRun(result.task, result.method, axes_of(result.task), read_states(place)))
+            collection.states.append(StatesOfRun(result.task, result.method, axes, read_states(place)))
     except ValueError as error:
-        found.problems.append(Problem(here, str(error)))
-    found.videos += [Video(here, path) for path in videos(place)]
+        collection.problems.append(Problem(here, str(error)))
+    collection.videos += [Video(here, path) for path in videos(place)]
 
 
 # ------------------------------------------------------------------------- runs
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is a run's, whole or not."""
+    """Whether a folder is a run's, even an incomplete one."""
     return (folder / METRICS).exists() or (folder / CONFIG).exists()
 
 
 def from_run(folder: str | Path) -> Result:
-    """The result of a run so far; a run that is half finished has gaps, and one without settings is rejected."""
+    """The result of a run so far; an unfinished run has gaps, and a run without settings is rejected."""
     place = Path(folder)
     facts = _facts(place)
     config: dict[str, Any] = facts["config"]
@@ -225,7 +229,8 @@ def from_run(folder: str | Path) -> Result:
     final = _final_evaluations(place / FINAL)
     taken = max((event["step"] for event in events), default=0)
     seeds = [_seed_result(seed, events, curve_of, taken, final.get(seed, {})) for seed in planned]
-    seconds = _finite(event.get("seconds") for event in events if event["kind"] == "clock")
+    seconds = _finite_values(events, "seconds")
+    peak_memory = _finite_values(events, "peak_memory_bytes")
     return Result(
         task=_short_name(str(config["task"])),
         method=str(facts.get("method") or method_name(config)),
@@ -239,55 +244,58 @@ def from_run(folder: str | Path) -> Result:
         machine=dict(facts.get("machine") or {}),
         versions=dict(facts.get("versions") or {}),
         wall_seconds=seconds[-1] if seconds else math.nan,
-        peak_memory_bytes=max(_finite(event.get("peak_memory_bytes") for event in events), default=math.nan),
+        peak_memory_bytes=max(peak_memory, default=math.nan),
         notes=tuple(notes),
     )
 
 
 def method_name(config: Mapping[str, Any]) -> str:
-    """What a run's settings are called in tables: the shaper, or the plain agent, and what is unusual about it.
+    """A run's name in tables, from its settings: the shaper or the plain agent, and what differs from the defaults.
 
     >>> method_name({"preset": "authors", "agent": "sac-paper"}), method_name({"shaper": "none", "agent": "td3"})
     ('sasr-authors', 'td3')
     """
     shaper, agent, preset = config.get("shaper", "sasr"), config.get("agent", "auto"), config.get("preset", "auto")
+    if shaper == "none" and agent == "auto":
+        return "sac"
     if shaper == "none":
-        return "sac" if agent == "auto" else str(agent)
+        return str(agent)
     name, is_usual = str(shaper), agent in ("auto", "sac")
     if shaper == "sasr" and preset != "auto":
         name, is_usual = f"sasr-{preset}", agent == "sac-paper"
-    return name if is_usual else f"{name}+{agent}"
+    if is_usual:
+        return name
+    return f"{name}+{agent}"
 
 
-def read_maps(folder: Path) -> Maps | None:
-    """The success-rate maps of a run; None where it has none."""
+def read_maps(folder: Path) -> plots.Maps | None:
+    """The success-rate maps of a run; None without any."""
     if not os.path.lexists(folder / plots.MAPS_DATA):
         return None
     try:
-        steps, x, y, rate = plots.read_maps(folder)
+        return plots.read_maps(folder)
     except ValueError as error:
-        raise ValueError(f"{error}; the page goes without this map") from None
-    return Maps(folder.name, steps, x, y, rate.astype(np.float64))
+        raise ValueError(f"{error}; the report leaves it out") from None
 
 
 def videos(folder: Path) -> list[Path]:
-    """Films of a run, by name; a link is none, because a page would carry what it points to."""
-    films = [path for path in folder.rglob("*") if path.suffix in VIDEOS]
-    return sorted(path for path in films if stat.S_ISREG(path.lstat().st_mode))
+    """Videos of a run, by name; links are left out, because the page would embed what they point to."""
+    paths = [path for path in folder.rglob("*") if path.suffix in VIDEOS]
+    return sorted(path for path in paths if stat.S_ISREG(path.lstat().st_mode))
 
 
 def _short_name(task: str) -> str:
-    """Our own tasks by the names that the catalogue lists."""
+    """The catalogue's name of a task of sasr; any other task by its id."""
     if task.startswith("SASR/"):
         return task.removeprefix("SASR/").removesuffix("-v0")
     return task
 
 
 def _facts(place: Path) -> dict[str, Any]:
-    """A run's config.json. Unlike `read_facts` it takes what older versions wrote, and mends nothing."""
+    """A run's config.json. Unlike `read_facts` it accepts older versions and restores nothing."""
     path = place / CONFIG
     if not os.path.lexists(path):
-        raise ValueError(f"has no {CONFIG}: a run that was half written, or no run")
+        raise ValueError(f"has no {CONFIG}: an incomplete run, or no run")
     try:
         facts = json.loads(read_regular(path, CONFIG_BYTES))
         if not (isinstance(facts, dict) and isinstance(facts["config"], dict) and facts["config"]["task"]):
@@ -295,26 +303,28 @@ def _facts(place: Path) -> dict[str, Any]:
     except OSError as error:
         raise ValueError(f"{CONFIG} cannot be read: {error}") from None
     except (ValueError, KeyError, RecursionError):
-        raise ValueError(f"{CONFIG} is cut off or was changed by hand: a run that was half written") from None
+        raise ValueError(f"{CONFIG} is cut off or was changed by hand") from None
     return facts
 
 
 def _events(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The lines of a metrics file; what cannot be read is counted and reported."""
+    """The events of a metrics file, and notes on lines that cannot be read."""
     if not os.path.lexists(path):
         return [], []
     try:
         events, bad = read_lines(path)
     except OSError as error:
         return [], [f"{METRICS} cannot be read: {error}"]
-    return events, [f"{len(bad)} lines of {METRICS} cannot be read and are left out"] if bad else []
+    if bad:
+        return events, [f"{len(bad)} lines of {METRICS} cannot be read and are left out"]
+    return events, []
 
 
 def _final_evaluations(path: Path) -> dict[int, dict[str, Any]]:
-    """Final evaluations by seed, from what `sasr eval` left."""
+    """The results of `sasr eval` by seed; empty without any."""
     try:
         data = json.loads(read_regular(path, MAX_BYTES))
-        return {int(member["seed"]): member for member in data["members"]}
+        return {int(evaluation["seed"]): evaluation for evaluation in data["members"]}
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return {}
 
@@ -323,12 +333,16 @@ def _seed_result(
     seed: int, events: Iterable[Mapping[str, Any]], curve_of: str, taken: int, final: Mapping[str, Any]
 ) -> SeedResult:
     events = [event for event in events if event.get("seed") == seed]
-    curve = _evaluations(events) if curve_of == "evaluation" else _training_episodes(events)
+    if curve_of == "evaluation":
+        curve = _evaluations(events)
+        training = training_by_point(sorted(curve), events)
+    else:
+        curve = _training_episodes(events)
+        training = []
     steps = sorted(curve)
-    training = []
-    if curve_of == "evaluation":  # else the curve says it already
-        training = training_by_point(steps, events)
-    successes = final.get("success") or []
+    final_success = math.nan
+    if final.get("success"):
+        final_success = float(np.mean(final["success"]))
     return SeedResult(
         seed=seed,
         steps=tuple(steps),
@@ -337,12 +351,12 @@ def _seed_result(
         **training_parts(training),
         taken=taken if events else 0,
         final=tuple(map(logged, final.get("returns") or [])),
-        final_success=float(np.mean(successes)) if successes else math.nan,
+        final_success=final_success,
     ).thinned()
 
 
 def _evaluations(events: Iterable[Mapping[str, Any]]) -> dict[int, tuple[float, float]]:
-    """Return and success rate by step; a step that was evaluated again after resuming counts once."""
+    """Return and success rate by step; the last one counts where a resumed run evaluated a step again."""
     curve = {}
     for event in events:
         if event["kind"] == "evaluation":
@@ -351,7 +365,7 @@ def _evaluations(events: Iterable[Mapping[str, Any]]) -> dict[int, tuple[float, 
 
 
 def _training_episodes(events: Iterable[Mapping[str, Any]]) -> dict[int, tuple[float, float]]:
-    """Return and success rate of training episodes, means of neighbours where there are more than a curve's points."""
+    """Return and success rate of training episodes by step; averaged to at most as many points as a curve has."""
     ended = [event for event in events if event["kind"] == "episode"]
     if not ended:
         return {}
@@ -367,29 +381,36 @@ def _training_episodes(events: Iterable[Mapping[str, Any]]) -> dict[int, tuple[f
     return curve
 
 
-def _finite(values: Iterable[Any]) -> list[float]:
-    return list(filter(math.isfinite, map(logged, values)))
+def _finite_values(events: Iterable[Mapping[str, Any]], name: str) -> list[float]:
+    """The values of a field in the events of the kind clock."""
+    values = []
+    for event in events:
+        if event["kind"] == "clock":
+            values.append(logged(event.get(name)))
+    return [value for value in values if math.isfinite(value)]
 
 
 def axes_of(task: str) -> tuple[str, str]:
     """Names of the first two entries of a task's observation."""
+    defaults = ("observation[0]", "observation[1]")
     variant = VARIANTS.get(full_id(task))
     names = variant.axes if variant else ()
-    return names[0] if names else "observation[0]", names[1] if len(names) > 1 else "observation[1]"
+    first, second = (*names, *defaults[len(names) :])[:2]
+    return first, second
 
 
 # --------------------------------------------------------------- names of methods
 
 Entry = tuple[Result, str]
-"""A result and the folder it is from."""
+"""A result and its folder."""
 Suffix = Callable[[Entry], str]
 
 
-def told_apart(results: Sequence[Result], origins: Sequence[str]) -> list[Result]:
-    """Results such that no two have both task and method in common.
+def with_unique_names(results: Sequence[Result], origins: Sequence[str]) -> list[Result]:
+    """Results of which no two have the same task and method.
 
-    Runs that differ in nothing but their seeds, or in how they were run, are joined. Where several remain, the methods'
-    names say what differs: the commit, the settings, or the folder they are in.
+    Results that differ only in their seeds, or in settings without effect on them, are joined. If several remain, the
+    methods' names are extended by what differs: the commit, the settings, or the folder.
     """
     entries = _joined(list(zip(results, origins, strict=True)))
     names = [result.method for result, _ in entries]
@@ -402,7 +423,7 @@ def _joined(entries: Iterable[Entry]) -> list[Entry]:
     groups: dict[str, list[Entry]] = defaultdict(list)
     for result, origin in entries:
         settings = _flat(result.config)
-        for name in INDIFFERENT:
+        for name in IGNORED_SETTINGS:
             settings.pop(name, None)
         key = repr((result.task, result.method, result.commit, result.steps, sorted(settings.items())))
         groups[key].append((result, origin))
@@ -423,7 +444,7 @@ def _seeds(result: Result) -> set[int]:
 
 
 def _with_seeds_of(one: Result, other: Result) -> Result:
-    commands = dict.fromkeys(filter(None, (one.command, other.command)))
+    commands = dict.fromkeys(command for command in (one.command, other.command) if command)
     return replace(
         one,
         seeds=one.seeds + other.seeds,
@@ -438,19 +459,20 @@ def _with_seeds_of(one: Result, other: Result) -> Result:
 def _renamed(
     entries: Sequence[Entry], names: Sequence[str], suffix_for: Callable[[Sequence[Entry]], Suffix]
 ) -> list[str]:
-    """Add a suffix to every method that occurs twice on some task; on all tasks, so that names agree."""
-    cells: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    """Add a suffix to every method with two results on a task; on all tasks, so that its names agree."""
+    groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry, name in zip(entries, names, strict=True):
-        cells[entry[0].task, name].append(entry)
+        groups[entry[0].task, name].append(entry)
     clashing: dict[str, list[Entry]] = defaultdict(list)
-    for (_, method), group in cells.items():
+    for (_, name), group in groups.items():
         if len(group) > 1:
-            clashing[method] += group
-    suffixes = {method: suffix_for(group) for method, group in clashing.items()}
+            clashing[name] += group
+    suffixes = {name: suffix_for(group) for name, group in clashing.items()}
     renamed = []
     for entry, name in zip(entries, names, strict=True):
-        suffix = suffixes[name](entry) if name in suffixes else ""
-        renamed.append(f"{name} {suffix}" if suffix else name)
+        if name in suffixes:
+            name = f"{name} {suffixes[name](entry)}".rstrip()
+        renamed.append(name)
     return renamed
 
 
@@ -468,14 +490,13 @@ def _settings_suffix(clashing: Sequence[Entry]) -> Suffix:
         values = {repr(config.get(name)) for config in configs}
         if len(values) > 1:
             differing.append(name)
+    if not differing:
+        return lambda entry: ""
 
     def suffix(entry: Entry) -> str:
         config = _flat(entry[0].config)
-        words = []
-        for name in differing[:3]:
-            short_name = name.rsplit(".", 1)[-1]
-            words.append(f"{short_name}={config.get(name)}")
-        return f"({', '.join(words)})" if words else ""
+        settings = [f"{name.rsplit('.', 1)[-1]}={config.get(name)}" for name in differing[:3]]
+        return f"({', '.join(settings)})"
 
     return suffix
 
@@ -498,10 +519,9 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def read_reference(path: str | Path) -> References:
-    """Curves to compare with, from a CSV file with the columns task, variant, step, mean, spread.
+    """Curves for comparison, from a CSV file with the columns task, variant, step, mean, spread.
 
-    Lines at its beginning that start with # are for readers. A missing column or a word where a number belongs is named
-    with its line.
+    Comment lines at its beginning start with #. An error names a missing column, or the line of a wrong value.
     """
     file = Path(path)
     columns = ", ".join(REFERENCE_COLUMNS)
@@ -524,19 +544,19 @@ def read_reference(path: str | Path) -> References:
             line = header + rows.line_num
             raise ValueError(f"{path}, line {line}: {row} has no numbers for step, mean, spread") from None
         points[row["task"], method].append(point)
-    found: References = defaultdict(dict)
+    references: References = defaultdict(dict)
     for (task, method), curve in points.items():
-        found[task][method] = Reference(*np.array(sorted(curve), np.float64).T)
-    return dict(found)
+        references[task][method] = Reference(*np.array(sorted(curve), np.float64).T)
+    return dict(references)
 
 
 def reference_of(method: str, curves: Mapping[str, Reference]) -> Reference | None:
-    """The curve of a method, or of what it is a variant of: that of sasr for sasr-authors and sasr (features=50)."""
+    """The curve of a method, or of its family: that of sasr for sasr-authors and sasr (features=50)."""
     return curves.get(method) or curves.get(family(method))
 
 
 def family(method: str) -> str:
-    """What a method is a variant of.
+    """The method that a name is a variant of.
 
     >>> [family(name) for name in ("sasr-authors", "sasr (features=50)", "sac-paper", "rnd")]
     ['sasr', 'sasr', 'sac', 'rnd']

@@ -1,10 +1,10 @@
-"""What one seed did: the curve of its evaluations, and what it was paid in training between their points."""
+"""The result of one seed: the curve of its evaluations, and its training between their points."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -12,92 +12,92 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_RETAINED_FAILURE = "shaping/retained_failure"
 MAX_POINTS = 200
 """Points kept of a seed's curve."""
 
 
 class Training(NamedTuple):
-    """A stretch of training, between two points of a curve; the fields are called as in `SeedResult`."""
+    """Training between two points of a curve; the fields have the same names in `SeedResult`."""
 
     episodes: int
-    """Those that ended in it."""
+    """Episodes that ended."""
     trained: float
     """Their mean return, NaN without any."""
     lengths: float
     """Their mean length, in environment steps."""
     bonus: float = math.nan
-    """What shaping added to a reward, in the mean over what was learned from; NaN without shaping."""
+    """Mean bonus of the batches learned from; NaN without shaping."""
     failures: float = math.nan
-    """Share of failures among the states that SASR had retained, in the mean over the stretch; NaN without SASR."""
+    """Mean share of failures among SASR's retained states; NaN without SASR."""
     values: float = math.nan
-    """The largest mean value that the critics gave a batch."""
+    """The largest mean Q-value of a batch."""
 
 
 BY_POINT = ("returns", "success", *Training._fields)
-"""Parts of a seed's result that have a figure for each point of its curve."""
+"""Fields of a seed's result with a value for each point of its curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedResult:
-    """What one seed did. Figures that were not finite are NaN here and null in the file."""
+    """The result of one seed. Values that are not finite are NaN here and null in the file."""
 
     seed: int
     steps: tuple[int, ...] = ()
     """Environment steps of the curve's points, ascending."""
     returns: tuple[float, ...] = ()
-    """Mean return at each of them, the environment's."""
+    """Mean return of the environment at each of them."""
     success: tuple[float, ...] = ()
-    """Share of successful episodes at each of them; empty where that is not known."""
+    """Success rate at each of them; empty if unknown."""
     episodes: tuple[int, ...] = ()
-    """Training episodes that ended since the point before; this and the next two are empty where it is not known."""
+    """Training episodes that ended since the point before; this and the next two are empty if unknown."""
     trained: tuple[float, ...] = ()
     """Their mean return, with exploration."""
     lengths: tuple[float, ...] = ()
     """Their mean length, in environment steps."""
     bonus: tuple[float, ...] = ()
-    """What shaping added to a reward since the point before, in the mean; empty without shaping."""
+    """Mean bonus since the point before; empty without shaping."""
     failures: tuple[float, ...] = ()
-    """Share of failures among the states that SASR had retained, likewise."""
+    """Mean share of failures among SASR's retained states since the point before; empty without SASR."""
     values: tuple[float, ...] = ()
-    """The most that the critics said of a batch since the point before, in its mean; empty where it is not known."""
+    """The largest mean Q-value of a batch since the point before; empty if unknown."""
     taken: int = 0
-    """Environment steps that it took; where this is not known, those up to the curve's last point."""
+    """Environment steps so far; if unknown, those up to the curve's last point."""
     final: tuple[float, ...] = ()
-    """Return of every episode of the final evaluation; empty until there was one."""
+    """Return of every episode of the final evaluation; empty without one."""
     final_success: float = math.nan
-    """Share of successful episodes in the final evaluation."""
+    """Success rate of the final evaluation."""
 
     def __post_init__(self) -> None:
         for name in BY_POINT:
             values = getattr(self, name)
             if len(values) != len(self.steps) and (values or name == "returns"):
                 raise ValueError(f"seed {self.seed} has {len(self.steps)} steps, but {len(values)} {name}")
-        if any(later <= earlier for earlier, later in zip(self.steps, self.steps[1:], strict=False)):
+        if any(later <= earlier for earlier, later in itertools.pairwise(self.steps)):
             raise ValueError(f"steps of seed {self.seed} do not ascend")
-        if len({len(own) for own in (self.episodes, self.trained, self.lengths)}) > 1:
+        if not len(self.episodes) == len(self.trained) == len(self.lengths):
             raise ValueError(f"seed {self.seed} has episodes, trained and lengths of training only in part")
 
     @property
     def last(self) -> int:
-        """How far it came, in environment steps."""
+        """The last environment step."""
         return max(self.taken, *self.steps[-1:], 0)
 
     @property
     def score(self) -> float:
-        """Mean return of the final evaluation, or of the curve's last point while there is none; NaN without either."""
+        """Mean return of the final evaluation, or else of the curve's last point; NaN without either."""
         values = self.final or self.returns[-1:]
-        return float(np.mean(values)) if values else math.nan
+        if not values:
+            return math.nan
+        return float(np.mean(values))
 
     def training(self, after: int, until: int) -> Training | None:
-        """Episodes of training that ended after one point of the curve (or 0) and until another; None if not known."""
+        """Training after one point of the curve (or 0) and until another; None if unknown."""
         if not self.episodes or until not in self.steps or after not in (0, *self.steps) or after >= until:
             return None
-        first = self.steps.index(after) + 1 if after in self.steps else 0
-        return self._merged(first, self.steps.index(until) + 1)
+        return self._merged(bisect_right(self.steps, after), self.steps.index(until) + 1)
 
     def thinned(self, points: int = MAX_POINTS) -> SeedResult:
-        """The same with at most so many points, the first and the last among them."""
+        """The same with at most so many points of the curve, among them the first and the last."""
         kept = thin(len(self.steps), points)
         training = []
         if self.episodes:
@@ -112,7 +112,7 @@ class SeedResult:
         )
 
     def _merged(self, first: int, end: int) -> Training:
-        """The stretches of training before the points `first` to `end` - 1, as one."""
+        """The training before the points `first` to `end` - 1."""
         span = slice(first, end)
         counts = np.array(self.episodes[span])
         began = self.steps[first - 1] if first else 0
@@ -128,28 +128,29 @@ class SeedResult:
 
 
 def seed_from_json(data: Any) -> SeedResult:
-    """A seed's result from plain data; what does not belong there is refused by name."""
+    """A seed's result from plain data; an error names a part that is wrong."""
     if not isinstance(data, dict) or not isinstance(data.get("seed"), int):
-        raise ValueError("a part of seeds has no whole number as its seed")
+        raise ValueError("a part of seeds has no integer as its seed")
     check_names(SeedResult, data, f"seed {data['seed']}")
     parts = dict(data)
     for name in ("steps", "final", *BY_POINT):
         if not isinstance(parts.get(name, []), list):
-            raise ValueError(f"{name} of seed {data['seed']} is no list")
+            raise ValueError(f"{name} of seed {data['seed']} is not a list")
     for name in ("returns", "success", "trained", "lengths", "bonus", "failures", "values", "final"):
-        parts[name] = tuple(number(value) for value in parts.get(name, ()))
-    parts["steps"], parts["episodes"] = tuple(parts.get("steps", ())), tuple(parts.get("episodes", ()))
-    if not all(isinstance(own, int) and own >= 0 for own in parts["episodes"]):
-        raise ValueError(f"seed {data['seed']} has numbers of episodes that are no whole numbers of at least 0")
+        parts[name] = tuple(map(number, parts.get(name, ())))
+    for name in ("steps", "episodes"):
+        parts[name] = tuple(parts.get(name, ()))
+    if not all(isinstance(count, int) and count >= 0 for count in parts["episodes"]):
+        raise ValueError(f"seed {data['seed']} has episodes that are not integers of at least 0")
     if not isinstance(parts.get("taken", 0), int):
-        raise ValueError(f"seed {data['seed']} took {data['taken']!r} steps, which is no whole number")
+        raise ValueError(f"seed {data['seed']} took {data['taken']!r} steps, which is not an integer")
     parts["final_success"] = number(parts.get("final_success"))
     return SeedResult(**parts)
 
 
 @dataclass
 class _Logged:
-    """What a run logged of a seed in one stretch of training."""
+    """The values that a run logged of a seed between two points of its curve."""
 
     returns: list[float] = field(default_factory=list)
     lengths: list[float] = field(default_factory=list)
@@ -158,39 +159,40 @@ class _Logged:
     values: list[float] = field(default_factory=list)
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """An episode that ended, or figures of the agent and the shaper."""
+        """Add an episode, or metrics of the agent and the shaper."""
         if event["kind"] == "episode":
             self.returns.append(logged(event.get("return")))
             self.lengths.append(logged(event.get("length")))
         elif event["kind"] == "figures":
-            succeeded, failed = logged(event.get("shaping/retained_success")), logged(event.get(_RETAINED_FAILURE))
-            has_both = succeeded + failed > 0  # NaN is not
-            self.failures.append(failed / (succeeded + failed) if has_both else math.nan)
+            failed = logged(event.get("shaping/retained_failure"))
+            retained = failed + logged(event.get("shaping/retained_success"))
+            if retained > 0:  # which NaN is not
+                self.failures.append(failed / retained)
             self.bonus.append(logged(event.get("shaping/bonus_mean")))
             self.values.append(logged(event.get("train/q_mean")))
 
     def means(self) -> Training:
-        """As it is stored: six digits are plenty, and keep files small."""
+        """Rounded to six digits, which keeps files small."""
         means = [_mean(self.returns), _mean(self.lengths), _mean(self.bonus), _mean(self.failures)]
         return Training(len(self.returns), *map(_six_digits, [*means, _largest(self.values)]))
 
 
 def training_by_point(steps: Iterable[int], events: Iterable[Mapping[str, Any]]) -> list[Training]:
-    """What a run logged of a seed's training, cut at the points of its curve; what came later is left out."""
+    """A seed's training between the points of its curve, from a run's events; later events are left out."""
     points = list(steps)
-    stretches = [_Logged() for _ in points]
+    parts = [_Logged() for _ in points]
     for event in events:
-        place = bisect_left(points, event["step"])
-        if place < len(points):
-            stretches[place].add(event)
-    return [stretch.means() for stretch in stretches]
+        index = bisect_left(points, event["step"])
+        if index < len(points):
+            parts[index].add(event)
+    return [part.means() for part in parts]
 
 
 def training_parts(training: Sequence[Training]) -> dict[str, Any]:
-    """The parts of a seed's result about its training, stretch by stretch; empty where nothing is known."""
+    """The fields of a seed's result about its training; those without any value are empty."""
     parts: dict[str, Any] = {}
-    for place, name in enumerate(Training._fields):
-        parts[name] = tuple(stretch[place] for stretch in training)
+    for name in Training._fields:
+        parts[name] = tuple(getattr(part, name) for part in training)
     for name in ("bonus", "failures", "values"):
         if all(map(math.isnan, parts[name])):
             parts[name] = ()
@@ -208,15 +210,15 @@ def thin(count: int, points: int = MAX_POINTS) -> list[int]:
     return [round(i) for i in np.linspace(0, count - 1, points)]
 
 
-def check_names(kind: type[Any], data: Iterable[str], what: str) -> None:
-    """Refuse parts that a kind of data does not have."""
-    unknown = sorted(set(data) - {own.name for own in fields(kind)})
+def check_names(data_class: type[Any], data: Iterable[str], what: str) -> None:
+    """Raise for names that are not fields of a dataclass."""
+    unknown = sorted(set(data) - {field.name for field in fields(data_class)})
     if unknown:
         raise ValueError(f"{what} has no part {unknown[0]!r}; it was changed by hand, or written by another version")
 
 
 def number(value: Any) -> float:
-    """A figure from plain data, null for one that is not finite."""
+    """A number from plain data, where null is NaN."""
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -225,15 +227,17 @@ def number(value: Any) -> float:
 
 
 def logged(value: Any) -> float:
-    """A figure from a run's log, NaN for whatever else stands there."""
+    """A number from a run's log; NaN for any other value."""
+    if not isinstance(value, int | float):
+        return math.nan
     try:
-        return float(value) if isinstance(value, int | float) else math.nan
+        return float(value)
     except OverflowError:
         return math.nan
 
 
 def _picked(values: tuple[Any, ...], kept: Sequence[int]) -> tuple[Any, ...]:
-    """The values at these places; of nothing, nothing."""
+    """The values at these indices; empty if there are none."""
     if not values:
         return ()
     return tuple(values[place] for place in kept)

@@ -1,7 +1,7 @@
-"""How good, how sure: statistics of a few runs on several tasks, with seeded bootstrap intervals.
+"""Statistics of a few runs on several tasks, with seeded bootstrap intervals.
 
-Scores come as strata: one array of runs for each task. Runs are drawn again within their task and never across tasks
-(Agarwal et al., 2021). A NaN among the scores is refused, because leaving it out would flatter the method.
+Scores are strata: one array of runs for each task. The bootstrap resamples runs within their task (Agarwal et al.,
+2021). A NaN among the scores is refused, because leaving it out would favour the method.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TAILS = (1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0
 
 
 class Estimate(NamedTuple):
-    """A figure and its interval; the ends are NaN where no task has two runs."""
+    """A value and its interval, which is NaN if no task has two runs."""
 
     value: float
     low: float
@@ -49,7 +49,7 @@ class Curve(NamedTuple):
     low: Scores
     high: Scores
     seeds: NDArray[np.int64]
-    """How many seeds have a figure at a step: fewer where some stopped early or gave NaN."""
+    """Number of seeds with a value at each step: fewer where some stopped early or gave NaN."""
 
 
 def mean_and_error(values: ArrayLike) -> tuple[float, float]:
@@ -85,11 +85,6 @@ def mean_of_tasks(strata: Sequence[Scores]) -> Scores:
     return np.asarray(np.mean([runs.mean(-1) for runs in strata], axis=0))
 
 
-def median_of_tasks(strata: Sequence[Scores]) -> Scores:
-    """Median over tasks of the mean over runs."""
-    return np.asarray(np.median([runs.mean(-1) for runs in strata], axis=0))
-
-
 def estimate(strata: Strata, statistic: Statistic = iqm, *, seed: int = 0, draws: int = DRAWS) -> Estimate:
     """A statistic with its percentile interval from a stratified bootstrap; the same seed gives the same interval.
 
@@ -105,7 +100,7 @@ def estimate(strata: Strata, statistic: Statistic = iqm, *, seed: int = 0, draws
 
 
 def probability_of_improvement(ours: Strata, theirs: Strata, *, seed: int = 0, draws: int = DRAWS) -> Estimate:
-    """Chance that a run of ours beats one of theirs on the same task, averaged over tasks; a tie is half a win.
+    """Probability that a run of ours beats one of theirs on a task, averaged over tasks; a tie counts as one half.
 
     >>> probability_of_improvement([[2.0, 3.0]], [[1.0, 2.0]]).value
     0.875
@@ -129,7 +124,8 @@ def performance_profile(strata: Strata, thresholds: ArrayLike, *, seed: int = 0,
     def shares(parts: Sequence[Scores], threshold: float) -> Scores:
         return mean_of_tasks([(runs > threshold).astype(np.float64) for runs in parts])
 
-    share = np.array([shares([runs[None] for runs in groups], tau)[0] for tau in levels])
+    observed = [runs[None] for runs in groups]
+    share = np.array([shares(observed, tau)[0] for tau in levels])
     ends = np.array([_ends(shares(drawn, tau)) for tau in levels]).reshape(-1, 2)
     return Profile(levels, share, ends[:, 0], ends[:, 1])
 
@@ -170,22 +166,21 @@ def steps_to_threshold(steps: ArrayLike, values: ArrayLike, threshold: float) ->
 
 
 def aligned(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[Scores, Scores]:
-    """Curves of (steps, values) on the steps that any of them has: (T,) and (curves, T).
+    """Curves of (steps, values) on the union of their steps: (T,) and (curves, T).
 
-    A curve is interpolated between its own points and is NaN before its first and after its last one, so a seed that
-    stopped early is not drawn on.
+    A curve is interpolated between its points; it is NaN before its first and after its last one.
     """
-    parts = [(np.asarray(x, np.float64), np.asarray(y, np.float64)) for x, y in curves]
-    grid = np.unique(np.concatenate([np.zeros(0), *(x for x, _ in parts)]))
-    rows = np.full((len(parts), len(grid)), np.nan)
-    for row, (x, y) in zip(rows, parts, strict=True):
-        if len(x):
-            row[:] = np.interp(grid, x, y, left=np.nan, right=np.nan)
+    all_steps = [np.asarray(steps, np.float64) for steps, _ in curves]
+    grid = np.unique(np.concatenate([np.zeros(0), *all_steps]))
+    rows = np.full((len(curves), len(grid)), np.nan)
+    for row, steps, (_, values) in zip(rows, all_steps, curves, strict=True):
+        if len(steps):
+            row[:] = np.interp(grid, steps, np.asarray(values, np.float64), left=np.nan, right=np.nan)
     return grid, rows
 
 
 def mean_curve(steps: Scores, values: Scores) -> Curve:
-    """Mean ± standard error over the seeds that have a figure; values (seeds, T)."""
+    """Mean ± standard error over the seeds with a value; values (seeds, T)."""
     count = np.isfinite(values).sum(0)
     known = np.where(np.isfinite(values), values, 0.0)
     mean = np.where(count > 0, known.sum(0) / np.maximum(count, 1), np.nan)
@@ -212,13 +207,18 @@ def iqm_curve(steps: Scores, values: Scores, *, seed: int = 0, draws: int = 500)
 def normalised(values: ArrayLike, low: float, high: float) -> Scores:
     """Scores with `low` at 0 and `high` at 1; all 0 where the two are the same."""
     scores = np.asarray(values, np.float64) - low
-    return scores / (high - low) if high != low else np.zeros_like(scores)
+    if high == low:
+        return np.zeros_like(scores)
+    return scores / (high - low)
 
 
 def _wins(ours: Sequence[Scores], theirs: Sequence[Scores]) -> Scores:
-    """Share of pairs that ours win, (draws,)."""
-    pairs = [a[:, :, None] - b[:, None, :] for a, b in zip(ours, theirs, strict=True)]
-    return np.asarray(np.mean([((gap > 0) + 0.5 * (gap == 0)).mean((1, 2)) for gap in pairs], axis=0))
+    """Share of pairs in which our run is better, (draws,)."""
+    shares = []
+    for our_runs, their_runs in zip(ours, theirs, strict=True):
+        gaps = our_runs[:, :, None] - their_runs[:, None, :]
+        shares.append(((gaps > 0) + 0.5 * (gaps == 0)).mean((1, 2)))
+    return np.asarray(np.mean(shares, axis=0))
 
 
 def _drawn(groups: Sequence[Scores], rng: np.random.Generator, draws: int) -> list[Scores]:

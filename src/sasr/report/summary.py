@@ -1,4 +1,4 @@
-"""What a report says in figures: every method on every task, and every method over all tasks."""
+"""The statistics of a report: of every method on every task, and of every method over all tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sasr.report.store import Result
 from sasr.tasks.catalogue import BY_NAME
 
 HALFWAY = 0.5
-"""The normalised return that counts as having learned a task, for the steps it took."""
+"""The normalised return that counts as having learned a task, for the number of steps to learn it."""
 NOTHING = Estimate(math.nan, math.nan, math.nan)
 
 
@@ -24,28 +24,28 @@ Scale = tuple[float, float]
 """The mean returns of a task's worst and best method; NaN where no seed succeeded or no two methods differ."""
 
 
-class Cell(NamedTuple):
-    """One method on one task; figures are NaN where there is nothing to take them from."""
+class Statistics(NamedTuple):
+    """Statistics of one method on one task; NaN where its result has no data for them."""
 
     result: Result
     scores: NDArray[np.float64]
-    """Final returns of the seeds that have a finite one."""
+    """Final returns of the seeds, finite ones alone."""
     mean: float
     error: float
     iqm: Estimate
     area: float
-    """Mean height of the curves up to the shortest planned run of the task, over seeds that got there."""
+    """Mean height of the curves up to the end of the task's shortest planned run, over seeds that reached it."""
     area_error: float
     areas: NDArray[np.float64]
-    """Of the seeds that it is the mean of."""
+    """The areas of those seeds."""
     halfway: float
-    """Median over seeds of the steps to the middle between the worst and the best method; infinite where most never."""
+    """Median over seeds of the steps to the middle between worst and best method; infinite if most never reach it."""
     reached: int
-    """Seeds that got there."""
+    """Seeds that reached it."""
 
     @property
     def incomplete(self) -> bool:
-        """Whether seeds are missing or stopped early, so that it can't be ranked among complete results."""
+        """Whether seeds are missing or stopped early, so that it can't be ranked."""
         return not self.result.finished
 
     @property
@@ -55,7 +55,7 @@ class Cell(NamedTuple):
 
 
 class Aggregate(NamedTuple):
-    """One method over the tasks it was run on; by task, the worst method's mean return is 0 and the best's is 1."""
+    """One method over its tasks, with returns normalised by task: the worst method's mean is 0, the best's is 1."""
 
     method: str
     tasks: int
@@ -63,72 +63,75 @@ class Aggregate(NamedTuple):
     iqm: Estimate
     mean: Estimate
     better: Estimate
-    """Chance that a run of the first method beats one of this on the same task."""
+    """Probability that a run of the first method beats one of this method on the same task."""
     profile: stats.Profile | None
 
 
 class Summary(NamedTuple):
-    """All of it."""
+    """The statistics of a report."""
 
     tasks: list[str]
     methods: list[str]
-    cells: dict[tuple[str, str], Cell]
+    statistics: dict[tuple[str, str], Statistics]
+    """By task and method."""
     scale: dict[str, Scale]
     aggregates: list[Aggregate]
 
     @property
     def learned(self) -> list[str]:
-        """Tasks with normalised returns: those that some seed learned."""
+        """The tasks with normalised returns: those that some seed learned."""
         return [task for task in self.tasks if math.isfinite(self.scale[task][0])]
 
 
-def summarise(found: Collection, *, seed: int = 0, draws: int = stats.DRAWS) -> Summary:
-    """The figures of everything that was found; intervals depend on the seed alone."""
-    tasks = found.tasks
-    methods = found.methods
-    scale = _scales(found)
-    cells = cells_of(found, seed=seed, draws=draws)
-    first = _strata(methods[0], tasks, cells, scale)
+def summarise(collection: Collection, *, seed: int = 0, draws: int = stats.DRAWS) -> Summary:
+    """The statistics of all results; the bootstrap intervals depend on the seed alone."""
+    tasks = collection.tasks
+    methods = collection.methods
+    scale = _scales(collection)
+    statistics = statistics_of(collection, seed=seed, draws=draws)
+    first = _strata(methods[0], tasks, statistics, scale)
     aggregates = []
     for method in methods:
-        strata = _strata(method, tasks, cells, scale)
+        strata = _strata(method, tasks, statistics, scale)
         aggregates.append(_aggregate(method, strata, first, seed, draws))
-    return Summary(tasks, methods, cells, scale, aggregates)
+    return Summary(tasks, methods, statistics, scale, aggregates)
 
 
-def cells_of(
-    found: Collection, *, until: int | None = None, seed: int = 0, draws: int = stats.DRAWS
-) -> dict[tuple[str, str], Cell]:
-    """The figures of every method on every task, without those over all tasks, which take longer.
+def statistics_of(
+    collection: Collection, *, until: int | None = None, seed: int = 0, draws: int = stats.DRAWS
+) -> dict[tuple[str, str], Statistics]:
+    """The statistics of every method on every task.
 
-    Areas are taken up to where the shortest run of a task was to end, or to `until`, which shorter ones have none to.
+    Areas are up to the planned end of a task's shortest run, or up to `until`; curves that end before have none.
     """
-    scale = _scales(found)
+    scale = _scales(collection)
     shortest: dict[str, int] = {}
-    for result in found.results:
+    for result in collection.results:
         shortest[result.task] = min(result.steps, shortest.get(result.task, result.steps))
-    cells = {}
-    for result in found.results:
+    statistics = {}
+    for result in collection.results:
         end = shortest[result.task] if until is None else until
-        cells[result.task, result.method] = _cell(result, end, scale[result.task], seed, draws)
-    return cells
+        statistics[result.task, result.method] = _statistics(result, end, scale[result.task], seed, draws)
+    return statistics
 
 
-def _scales(found: Collection) -> dict[str, Scale]:
+def _scales(collection: Collection) -> dict[str, Scale]:
     scales = {}
-    for task in found.tasks:
-        results = [result for result in found.results if result.task == task]
+    for task in collection.tasks:
+        results = [result for result in collection.results if result.task == task]
+        means = []
+        for result in results:
+            scores = _finite(result.scores)
+            if len(scores):
+                means.append(float(scores.mean()))
         scales[task] = (math.nan, math.nan)
-        if _learned(task, results):
-            scores = [_finite(result.scores) for result in results]
-            means = [float(own.mean()) for own in scores if len(own)]
-            if means and max(means) > min(means):
-                scales[task] = (min(means), max(means))
+        if _learned(task, results) and means and max(means) > min(means):
+            scales[task] = (min(means), max(means))
     return scales
 
 
 def _learned(task: str, results: Sequence[Result]) -> bool:
-    """Whether any seed succeeded; taken for granted where success is not known, as outside the catalogue."""
+    """Whether any seed succeeded; assumed where success is unknown, as outside the catalogue."""
     if task not in BY_NAME:
         return True
     rates: list[float] = []
@@ -142,49 +145,59 @@ def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values[np.isfinite(values)]
 
 
-def _cell(result: Result, until: int, scale: Scale, seed: int, draws: int) -> Cell:
+def _statistics(result: Result, until: int, scale: Scale, seed: int, draws: int) -> Statistics:
     scores = _finite(result.scores)
     mean, error, iqm = math.nan, math.nan, NOTHING
     if len(scores):
         mean, error = stats.mean_and_error(scores)
         iqm = stats.estimate([scores], seed=seed, draws=draws)
-    long_enough = [own for own in result.seeds if own.steps and own.steps[-1] >= until]
-    areas = _finite(np.array([stats.area_under_curve(own.steps, own.returns, until=until) for own in long_enough]))
+    middle = scale[0] + HALFWAY * (scale[1] - scale[0])
+    seed_areas: list[float] = []
+    steps_to_middle: list[float] = []
+    for run in result.seeds:
+        if run.steps:
+            steps_to_middle.append(stats.steps_to_threshold(run.steps, run.returns, middle))
+        if run.steps and run.steps[-1] >= until:
+            seed_areas.append(stats.area_under_curve(run.steps, run.returns, until=until))
+    areas = _finite(np.array(seed_areas))
     area, area_error = math.nan, math.nan
     if len(areas):
         area, area_error = stats.mean_and_error(areas)
-    middle = scale[0] + HALFWAY * (scale[1] - scale[0])
-    took = np.array([stats.steps_to_threshold(own.steps, own.returns, middle) for own in result.seeds if own.steps])
-    halfway = float(np.quantile(took, 0.5, method="higher")) if len(took) else math.nan
-    return Cell(result, scores, mean, error, iqm, area, area_error, areas, halfway, int(np.isfinite(took).sum()))
+    halfway = math.nan
+    if steps_to_middle:
+        halfway = float(np.quantile(steps_to_middle, 0.5, method="higher"))
+    reached = int(np.isfinite(steps_to_middle).sum())
+    return Statistics(result, scores, mean, error, iqm, area, area_error, areas, halfway, reached)
 
 
 Strata = dict[str, NDArray[np.float64]]
 
 
-def _strata(method: str, tasks: Sequence[str], cells: dict[tuple[str, str], Cell], scale: dict[str, Scale]) -> Strata:
+def _strata(
+    method: str, tasks: Sequence[str], statistics: dict[tuple[str, str], Statistics], scale: dict[str, Scale]
+) -> Strata:
     """Normalised scores of a method, by task."""
     strata = {}
     for task in tasks:
-        cell = cells.get((task, method))
-        if cell is not None and len(cell.scores) and math.isfinite(scale[task][0]):
-            strata[task] = stats.normalised(cell.scores, *scale[task])
+        on_task = statistics.get((task, method))
+        if on_task is not None and len(on_task.scores) and math.isfinite(scale[task][0]):
+            strata[task] = stats.normalised(on_task.scores, *scale[task])
     return strata
 
 
-def _aggregate(method: str, own: Strata, first: Strata, seed: int, draws: int) -> Aggregate:
-    if not own:
+def _aggregate(method: str, strata: Strata, first: Strata, seed: int, draws: int) -> Aggregate:
+    if not strata:
         return Aggregate(method, 0, 0, NOTHING, NOTHING, NOTHING, None)
-    groups = list(own.values())
-    shared = [task for task in own if task in first]
+    groups = list(strata.values())
+    shared = [task for task in strata if task in first]
     better = NOTHING
     if shared:
         ours = [first[task] for task in shared]
-        theirs = [own[task] for task in shared]
+        theirs = [strata[task] for task in shared]
         better = stats.probability_of_improvement(ours, theirs, seed=seed, draws=draws)
     return Aggregate(
         method=method,
-        tasks=len(own),
+        tasks=len(strata),
         runs=sum(map(len, groups)),
         iqm=stats.estimate(groups, seed=seed, draws=draws),
         mean=stats.estimate(groups, stats.mean_of_tasks, seed=seed, draws=draws),

@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from sasr.report.stats import Estimate
-from sasr.report.summary import Aggregate, Cell, Summary
+from sasr.report.store import Result
+from sasr.report.summary import Aggregate, Statistics, Summary
 from sasr.terminal import harmless
 
 
 class Entry(NamedTuple):
-    """A figure with what is known about how sure it is."""
+    """A figure of a table with its error or interval."""
 
     value: float | str = math.nan
     error: float = math.nan
@@ -24,14 +27,14 @@ class Entry(NamedTuple):
     high: float = math.nan
     best: bool = False
     incomplete: bool = False
-    """Not to be ranked: the result behind it is missing or unfinished."""
+    """Not ranked, because its result is missing or unfinished."""
     mark: str = ""
-    """Appended to the figure and explained below the table."""
+    """A footnote mark."""
     digits: int | None = None
-    """After the point; None is 2 here, and what suits the row in a table by tasks."""
+    """Decimal places; None is 2, or in a table by tasks as many as the row needs."""
 
     def text(self, *, plus_minus: str = "±") -> str:
-        """As it stands in a table: 94.9 ± 0.3, or 0.91 [0.87, 0.95]; a dash where there is nothing.
+        """Its text in a table: 94.9 ± 0.3 or 0.91 [0.87, 0.95], and a dash for NaN.
 
         >>> Entry(94.949, 0.3, digits=1).text(), Entry(0.91, low=0.87, high=0.95).text(), Entry().text()
         ('94.9 ± 0.3', '0.91 [0.87, 0.95]', '–')
@@ -51,7 +54,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Columns and rows; the first column names the rows."""
+    """Columns and rows; the first column has the rows' names."""
 
     title: str
     columns: tuple[str, ...]
@@ -59,7 +62,7 @@ class Table:
     notes: tuple[str, ...] = field(default=())
 
     def to_markdown(self) -> str:
-        """A table as GitHub shows it, with its title above and its notes below."""
+        """A Markdown table with its title above and its notes below."""
         lines = [f"**{_markdown(self.title)}**", "", _line(map(_markdown, self.columns))]
         lines.append(_line(["---"] + ["---:"] * (len(self.columns) - 1)))
         for row in self.rows:
@@ -81,12 +84,13 @@ class Table:
         return "\n".join([*lines, r"\end{table}"]) + "\n"
 
     def to_csv(self) -> str:
-        """Full precision; a column's error and interval are columns of their own, left out where all are unknown."""
+        """CSV with full precision; errors and intervals are separate columns, left out if all are unknown."""
         parts = []
         for column, name in enumerate(self.columns):
             parts.append((column, name, "value"))
             for extra in ("error", "low", "high"):
-                if any(not math.isnan(getattr(row[column], extra)) for row in self.rows):
+                values = [getattr(row[column], extra) for row in self.rows]
+                if not np.isnan(values).all():
                     parts.append((column, f"{name} {extra}", extra))
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -97,7 +101,7 @@ class Table:
 
     @property
     def known(self) -> bool:
-        """Whether it has any figure."""
+        """Whether it has any number."""
         for row in self.rows:
             for entry in row[1:]:
                 if isinstance(entry.value, float) and not math.isnan(entry.value):
@@ -106,7 +110,7 @@ class Table:
 
 
 def report_tables(summary: Summary) -> dict[str, Table]:
-    """All tables of a report, by the names of their files; without those that have no figure."""
+    """All tables of a report that have any number, by the names of their files."""
     tables = {
         "final": final_table(summary),
         "iqm": iqm_table(summary),
@@ -127,7 +131,7 @@ def final_table(summary: Summary) -> Table:
 def iqm_table(summary: Summary) -> Table:
     """Tasks by methods: interquartile mean with 95 % bootstrap intervals."""
     title = "Final return, interquartile mean over seeds [95 % bootstrap interval]"
-    return _by_task(summary, title, lambda cell: Entry(cell.iqm.value, low=cell.iqm.low, high=cell.iqm.high))
+    return _by_task(summary, title, lambda statistics: _interval(statistics.iqm))
 
 
 def area_table(summary: Summary) -> Table:
@@ -137,19 +141,21 @@ def area_table(summary: Summary) -> Table:
 
 
 def halfway_table(summary: Summary) -> Table:
-    """Tasks by methods: how soon a task was half learned."""
+    """Tasks by methods: steps to the middle between the worst and the best method."""
     title = "Steps to the middle between the worst and the best method's final return, median over seeds"
-    return _by_task(summary, title, lambda cell: Entry(cell.halfway, digits=0), highest=False)
+    return _by_task(summary, title, lambda statistics: Entry(statistics.halfway, digits=0), highest=False)
 
 
 def aggregate_table(summary: Summary) -> Table:
-    """Methods over all tasks."""
+    """Methods over all tasks, complete ones first, the best on top."""
     first, total = summary.methods[0], len(summary.learned)
-    unfinished = {method for (_, method), cell in summary.cells.items() if cell.incomplete}
-    incomplete = {own.method for own in summary.aggregates if own.tasks < total or own.method in unfinished}
+    incomplete = {aggregate.method for aggregate in summary.aggregates if aggregate.tasks < total}
+    for (_, method), statistics in summary.statistics.items():
+        if statistics.incomplete:
+            incomplete.add(method)
 
-    def complete_and_best_first(own: Aggregate) -> tuple[bool, float]:
-        return own.method in incomplete, -own.iqm.value if own.tasks else math.inf
+    def complete_and_best_first(aggregate: Aggregate) -> tuple[bool, bool, float]:
+        return aggregate.method in incomplete, aggregate.tasks == 0, -aggregate.iqm.value
 
     rows = []
     for aggregate in sorted(summary.aggregates, key=complete_and_best_first):
@@ -180,15 +186,15 @@ def aggregate_table(summary: Summary) -> Table:
 
 
 def cost_table(summary: Summary, what: str = "time", *, base: str = "") -> Table:
-    """Tasks by methods: time or peak memory, as multiples of one method's, the form of the paper's cost tables.
+    """Tasks by methods: time or peak memory relative to one method, the form of the paper's cost tables.
 
     Args:
-        summary: The report's figures.
+        summary: The report's statistics.
         what: "time" or "memory".
-        base: The method that is 1; the first one where this is empty.
+        base: The method whose cost is 1; empty takes the first one.
     """
     base = base or summary.methods[0]
-    costs = {key: _cost(cell, what) for key, cell in summary.cells.items()}
+    costs = {key: _cost(statistics.result, what) for key, statistics in summary.statistics.items()}
     rows = []
     notes: tuple[str, ...] = ()
     for task in summary.tasks:
@@ -196,29 +202,29 @@ def cost_table(summary: Summary, what: str = "time", *, base: str = "") -> Table
         if _machines(summary, task) > 1:
             head = Entry(task, mark="†")
             notes = ("† measured on different machines: not comparable.",)
-        one = costs.get((task, base), math.nan)
-        shares = [Entry(costs.get((task, method), math.nan) / one) for method in summary.methods]
-        rows.append((head, *shares))
+        base_cost = costs.get((task, base), math.nan)
+        ratios = [Entry(costs.get((task, method), math.nan) / base_cost) for method in summary.methods]
+        rows.append((head, *ratios))
     name = {"time": "Training time of a seed's step", "memory": "Peak memory"}[what]
     return Table(title=f"{name}, {base} = 1", columns=("task", *summary.methods), rows=tuple(rows), notes=notes)
 
 
-def final_entry(cell: Cell) -> Entry:
+def final_entry(statistics: Statistics) -> Entry:
     """Final return, mean ± standard error."""
-    return Entry(cell.mean, cell.error)
+    return Entry(statistics.mean, statistics.error)
 
 
-def area_entry(cell: Cell) -> Entry:
+def area_entry(statistics: Statistics) -> Entry:
     """Area under the learning curve, mean ± standard error."""
-    return Entry(cell.area, cell.area_error)
+    return Entry(statistics.area, statistics.area_error)
 
 
 def table_by_task(
     title: str,
     tasks: Sequence[str],
     methods: Sequence[str],
-    cells: Mapping[tuple[str, str], Cell],
-    entry: Callable[[Cell], Entry],
+    statistics: Mapping[tuple[str, str], Statistics],
+    entry: Callable[[Statistics], Entry],
     *,
     highest: bool = True,
 ) -> Table:
@@ -228,44 +234,52 @@ def table_by_task(
         title: Above the table.
         tasks: Rows.
         methods: Columns.
-        cells: By task and method; those that are not there get a dash.
-        entry: What is said of a cell.
+        statistics: By task and method; missing ones get a dash.
+        entry: Makes an entry from the statistics of a method on a task.
         highest: Whether the best is the highest.
     """
     rows = []
     for task in tasks:
-        row_cells = [cells.get((task, method)) for method in methods]
-        rows.append(_row(task, row_cells, entry, highest))
+        rows.append(_row(task, [statistics.get((task, method)) for method in methods], entry, highest))
     return Table(title=title, columns=("task", *methods), rows=tuple(rows), notes=_notes(rows))
 
 
-def _by_task(summary: Summary, title: str, entry: Callable[[Cell], Entry], highest: bool = True) -> Table:
-    return table_by_task(title, summary.tasks, summary.methods, summary.cells, entry, highest=highest)
+def _by_task(summary: Summary, title: str, entry: Callable[[Statistics], Entry], highest: bool = True) -> Table:
+    return table_by_task(title, summary.tasks, summary.methods, summary.statistics, entry, highest=highest)
 
 
-def _row(task: str, cells: Sequence[Cell | None], entry: Callable[[Cell], Entry], highest: bool) -> tuple[Entry, ...]:
-    entries = [Entry() if cell is None else entry(cell) for cell in cells]
-    values = [float(each.value) for each in entries if not math.isnan(float(each.value))]
-    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    incomplete = [cell is None or cell.incomplete for cell in cells]
-    lengths = {cell.result.steps for cell in cells if cell is not None}
-    ranked = not any(incomplete) and len(lengths) == 1
+def _row(
+    task: str, by_method: Sequence[Statistics | None], make_entry: Callable[[Statistics], Entry], highest: bool
+) -> tuple[Entry, ...]:
+    entries: list[Entry] = []
+    lengths: set[int] = set()
+    for statistics in by_method:
+        if statistics is None:
+            entries.append(Entry(incomplete=True))
+        else:
+            entries.append(make_entry(statistics)._replace(incomplete=statistics.incomplete, mark=_mark(statistics)))
+            lengths.add(statistics.result.steps)
+    is_ranked = len(lengths) == 1 and not any(entry.incomplete for entry in entries)
+    values = np.array([entry.value for entry in entries], np.float64)
+    finite = values[np.isfinite(values)]
+    digits = digits_for(float(np.abs(finite).max(initial=0.0)))
     best = math.nan
-    if len(set(values)) > 1 and ranked:  # of equals none is best
-        best = max(values) if highest else min(values)
-    row = [Entry(task, mark="" if ranked else "°")]
-    for each, cell, is_incomplete in zip(entries, cells, incomplete, strict=True):
-        digits = digits_for(largest) if each.digits is None else each.digits
-        is_best = each.value == best and math.isfinite(best)
-        row.append(each._replace(best=is_best, incomplete=is_incomplete, mark=_mark(cell), digits=digits))
+    known = values[~np.isnan(values)]
+    if len(set(known)) > 1 and is_ranked:  # equal values have no best
+        best = float(known.max() if highest else known.min())
+    row = [Entry(task, mark="" if is_ranked else "°")]
+    for entry in entries:
+        if entry.digits is None:
+            entry = entry._replace(digits=digits)
+        row.append(entry._replace(best=entry.value == best and math.isfinite(best)))
     return tuple(row)
 
 
-def _mark(cell: Cell | None) -> str:
+def _mark(statistics: Statistics) -> str:
     mark = ""
-    if cell is not None and cell.result.gaps:
+    if statistics.result.gaps:
         mark += "*"
-    if cell is not None and cell.failed:
+    if statistics.failed:
         mark += "‡"
     return mark
 
@@ -288,7 +302,7 @@ def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
 
 
 def digits_for(size: float) -> int:
-    """As many as the paper prints for figures of this size, more where all are small."""
+    """Decimal places for values up to this size: the paper's, and more for small ones."""
     if size == 0.0:
         return 2
     for digits, least in enumerate((1000.0, 10.0, 0.1, 0.01)):
@@ -298,33 +312,32 @@ def digits_for(size: float) -> int:
 
 
 def _fixed(value: float, digits: int) -> str:
-    """With so many digits after the point; what rounds to zero has no sign, and steps that never came no number."""
+    """Text with so many decimal places; zero has no sign, and infinitely many steps are "never"."""
     if not math.isfinite(value):
         return "never"
-    text = f"{value:,.{digits}f}"
-    return text if re.search("[1-9]", text) else text.lstrip("-")
+    return f"{value:z,.{digits}f}"
 
 
 def _interval(figure: Estimate) -> Entry:
     return Entry(figure.value, low=figure.low, high=figure.high)
 
 
-def _cost(cell: Cell, what: str) -> float:
+def _cost(result: Result, what: str) -> float:
     """Seconds of a step of one seed, or bytes."""
     if what == "memory":
-        return cell.result.peak_memory_bytes
-    steps = sum(seed.steps[-1] for seed in cell.result.seeds if seed.steps)
+        return result.peak_memory_bytes
+    steps = sum(seed.steps[-1] for seed in result.seeds if seed.steps)
     if steps == 0:
         return math.nan
-    return cell.result.wall_seconds / steps
+    return result.wall_seconds / steps
 
 
 def _machines(summary: Summary, task: str) -> int:
     """How many machines the methods of a task ran on."""
     machines = set()
-    for (cell_task, _), cell in summary.cells.items():
-        if cell_task == task:
-            machines.add(repr(sorted(cell.result.machine.items())))
+    for (other_task, _), statistics in summary.statistics.items():
+        if other_task == task:
+            machines.add(repr(sorted(statistics.result.machine.items())))
     return len(machines)
 
 
@@ -338,8 +351,8 @@ def _latex_entry(entry: Entry) -> str:
     return rf"\textbf{{{text}}}" if entry.best else text
 
 
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _line(texts: Iterable[str]) -> str:
+    return f"| {' | '.join(texts)} |"
 
 
 def _markdown(text: str) -> str:
@@ -363,8 +376,9 @@ def _latex(text: str) -> str:
 def _csv(value: float | str) -> str:
     if isinstance(value, str):
         text = harmless(value)
-        is_formula = text.startswith(("=", "+", "-", "@", "\t"))  # to a spreadsheet
-        return f"'{text}" if is_formula else text
+        if text.startswith(("=", "+", "-", "@", "\t")):  # a spreadsheet would take it for a formula
+            return f"'{text}"
+        return text
     if math.isnan(value):
         return ""
     return repr(float(value))

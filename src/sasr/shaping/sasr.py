@@ -50,12 +50,7 @@ class SASR(Shaper):
         if config.state_action:
             self.width, dtype = self.obs_width + action_width(host.action_space), torch.float32
         self.evidence = make_evidence(
-            config,
-            host,
-            width=self.width,
-            dtype=dtype,
-            states_of=self._states,
-            count_block=self._count_block,
+            config, host, width=self.width, dtype=dtype, states_of=self._states, count_block=self._count_block
         )
         self.capturable = self.evidence.estimator.capturable
         item_shape: tuple[int, ...] = (self.width,)
@@ -151,16 +146,10 @@ class SASR(Shaper):
         return self.evidence.counts(states)
 
     def bonus(self, rate: Tensor, batch: Batch) -> Tensor:
-        """F of success rates (P, B), with its discounted sum after a true termination."""
-        bonus = self.scale(rate)
-        if self.config.absorbing:
-            bonus = bonus + self._absorbed(bonus, batch)
-        return bonus
-
-    def scale(self, rate: Tensor) -> Tensor:
-        """f: a success rate in [0, 1] mapped linearly to [R_min, R_max]."""
+        """f: success rates (P, B) mapped to [R_min, R_max], with the discounted sum after a true termination."""
         low, high = self.config.reward_min, self.config.reward_max
-        return rate * (high - low) + low
+        bonus = rate * (high - low) + low
+        return bonus + self._absorbed(bonus, batch) if self.config.absorbing else bonus
 
     def _absorbed(self, bonus: Tensor, batch: Batch) -> Tensor:
         """The discounted sum of f in an absorbing state after a true termination: Σ_{t≥1} γᵗ·f = γ/(1 − γ)·f.

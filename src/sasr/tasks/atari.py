@@ -1,4 +1,4 @@
-"""The Atari tasks: one grey 84x84 frame, paid by what happens in the game (`event`) or by its score (`score`)."""
+"""The Atari tasks: one grey 84x84 frame, rewarded by events of the game (`event`) or by its score (`score`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Moment(NamedTuple):
     """What a rule sees after an agent step."""
 
     memory: Memory
-    score: float  # points won in this step
+    score: float  # points scored in this step
     lives: int
 
 
@@ -94,7 +94,7 @@ class Points(Events):
     """Solaris and Freeway: a step in which the score rises; Solaris' galaxies have no known byte yet."""
 
     def count(self, before: Moment, now: Moment) -> tuple[float, bool]:
-        """One if points were won."""
+        """One if points were scored."""
         return float(now.score > 0), False
 
 

@@ -1,4 +1,4 @@
-"""The seventeen tasks as one table, a small one of ours, and their registration with Gymnasium."""
+"""The catalogue of tasks, and their registration with Gymnasium."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Variant:
     observation: tuple[int, ...]
     """Shape of an observation."""
     success: str
-    """When a step is paid, in words."""
+    """When a step is rewarded, in words."""
     ends: str = "never early"
     """What ends an episode before its limit, in words."""
     kwargs: dict[str, Any] = field(default_factory=dict)
     """Arguments of the entry point."""
     steps: int = 1_000_000
-    """Environment steps of a run that was not told how many; the paper's, but for MountainCar."""
+    """Default environment steps of a run: the paper's, except on MountainCar."""
     axes: tuple[str, ...] = ()
     """Names of the observation's entries, for pictures."""
 
@@ -294,7 +294,7 @@ def register() -> None:
             entry_point=variant.entry_point,
             max_episode_steps=variant.horizon,
             kwargs=variant.kwargs,
-            # What the passive checker looks for is tested here once, instead of at the start of every run.
+            # Our tests check what the passive checker checks at the start of every run.
             disable_env_checker=True,
         )
 
@@ -305,8 +305,8 @@ def full_id(name: str) -> str:
     >>> full_id("AntStandPaper"), full_id("CartPole-v1")
     ('SASR/AntStandPaper-v0', 'CartPole-v1')
     """
-    candidate = f"SASR/{name}-v0"
-    return candidate if candidate in VARIANTS else name
+    id = f"SASR/{name}-v0"
+    return id if id in VARIANTS else name
 
 
 def find(name: str) -> Task:
@@ -318,13 +318,14 @@ def find(name: str) -> Task:
 
 
 def unknown(name: str, known: list[str], reason: str = "") -> LookupError:
-    """The error for a name that nothing answers to, with the closest of the known ones and what may be the reason."""
-    by_lower = {each.lower(): each for each in known}
+    """An error for an unknown task, with the closest known names and a possible reason."""
+    by_lower = {known_name.lower(): known_name for known_name in known}
     close = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)
-    hint = " or ".join(by_lower[each] for each in close)
-    return LookupError(
-        f"unknown task {name!r}; "
-        + (f"did you mean {hint}? " if hint else "")
-        + "`sasr tasks` lists the tasks that come with sasr; any registered Gymnasium id works too, "
-        "also as module:Id" + (f" ({reason})" if reason else "")
-    )
+    message = f"unknown task {name!r}; "
+    if close:
+        message += f"did you mean {' or '.join(by_lower[lower] for lower in close)}? "
+    message += "`sasr tasks` lists the tasks that come with sasr; any registered Gymnasium id works too, "
+    message += "also as module:Id"
+    if reason:
+        message += f" ({reason})"
+    return LookupError(message)

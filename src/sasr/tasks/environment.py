@@ -1,4 +1,4 @@
-"""The one entry point for tasks: ours by short name, anybody's by Gymnasium id, brought to one form of observation."""
+"""Making tasks, by name, Gymnasium id or function, with flat observations and checks of Gymnasium's contract."""
 
 from __future__ import annotations
 
@@ -32,47 +32,47 @@ TaskLike = str | EnvSpec | Env | Callable[..., Env]
 """A short name, a Gymnasium id, `module:Id`, `module:function`, a Gymnasium spec, an environment, or a function that
 makes one."""
 OBJECT = "()"
-"""How the text ends that stands for a task which no text can be found again by: a lambda, an environment."""
+"""The end of a task's text if no text can make it again: a lambda or an environment."""
 
 Predicate = Callable[[Env, Any, dict[str, Any]], bool]
-"""`predicate(unwrapped_env, observation, info)`: has this step reached what the task is about?"""
+"""`predicate(unwrapped_env, observation, info)`: whether this step is a success."""
 
 _PLUGINS = ("gymnasium_robotics", "ale_py")  # their ids exist only after an import
 
 
 def make(task: TaskLike, **kwargs: Any) -> Env:
-    """Make a task: observations come as one float32 vector (or uint8 image), the reward as the environment has it.
+    """Make a task; observations are one float32 vector or a uint8 image, and rewards are the environment's.
 
-    `kwargs` go to the environment, but for `max_episode_steps`, which cuts episodes there in place of the time limit
-    that the environment is registered with.
+    `kwargs` go to the environment, except `max_episode_steps`, which replaces its registered time limit.
 
     >>> make("MountainCar").reset(seed=0)[0].dtype
     dtype('float32')
     """
     if kwargs.get("render_mode"):
         rendering.choose()
-    found = resolve(task)
-    if isinstance(found, str):
-        return gym.make(found, **kwargs)
-    if isinstance(found, EnvSpec):
-        build = partial(gym.make, found, disable_env_checker=True, **kwargs)
-        return one_form(Contract(_constructed(found.id, build)))
-    assert callable(found)
-    limit = kwargs.pop("max_episode_steps", None)
+    source = resolve(task)
+    if isinstance(source, str):
+        return gym.make(source, **kwargs)
+    if isinstance(source, EnvSpec):
+        build = partial(gym.make, source, disable_env_checker=True, **kwargs)
+        return flattened(Contract(_constructed(source.id, build)))
+    time_limit = kwargs.pop("max_episode_steps", None)
     mode = kwargs.get("render_mode")
-    if mode is not None and not _takes(found, "render_mode"):
+    if mode is not None and not _takes(source, "render_mode"):
         kwargs.pop("render_mode")
-    env = Contract(_constructed(task_name(found), partial(found, **kwargs)))
+    env: Env = Contract(_constructed(task_name(source), partial(source, **kwargs)))
     if mode is not None and env.render_mode != mode:
         raise ValueError(
-            f"{task_name(found)} makes an environment with render_mode={env.render_mode!r}, but {mode!r} is needed; "
+            f"{task_name(source)} makes an environment with render_mode={env.render_mode!r}, but {mode!r} is needed; "
             "give the function an argument render_mode and pass it on"
         )
-    return one_form(env if limit is None else TimeLimit(env, limit))
+    if time_limit is not None:
+        env = TimeLimit(env, time_limit)
+    return flattened(env)
 
 
 def picklable(thing: Any) -> bytes:
-    """An environment or a function as bytes, by value where it comes from a script or a notebook."""
+    """An environment or a function as bytes; code from a script or a notebook is included."""
     import cloudpickle
 
     packed: bytes = cloudpickle.dumps(thing)
@@ -80,7 +80,7 @@ def picklable(thing: Any) -> bytes:
 
 
 def close_environment(env: Env) -> None:
-    """Close an environment that has done its work; where it can't, that is a warning."""
+    """Close an environment; an error in it is only a warning, since its work is done."""
     try:
         env.close()
     except Exception as error:
@@ -88,7 +88,7 @@ def close_environment(env: Env) -> None:
 
 
 def resolve(task: TaskLike) -> str | EnvSpec | Callable[..., Env]:
-    """What another process can make the task from: the id of one of ours, the spec of another, or a function."""
+    """From what another process can make the task: an id of the catalogue, a spec, or a function."""
     if isinstance(task, gym.Env):
         return Copies(task)
     if not isinstance(task, str):
@@ -100,26 +100,28 @@ def resolve(task: TaskLike) -> str | EnvSpec | Callable[..., Env]:
     id = full_id(task)
     if id in VARIANTS:
         return id
-    found = _named(id)
-    if not isinstance(found, EnvSpec):
-        return resolve(found)
-    if isinstance(found.entry_point, str) and found.entry_point.startswith("__main__:"):
-        # Another process has another __main__; the class itself can travel.
-        return replace(found, entry_point=cast(Any, load_env_creator(found.entry_point)))
-    return found
+    source = _named(id)
+    if not isinstance(source, EnvSpec):
+        return resolve(source)
+    if isinstance(source.entry_point, str) and source.entry_point.startswith("__main__:"):
+        # Another process has another __main__, so the class itself is sent.
+        return replace(source, entry_point=cast(Any, load_env_creator(source.entry_point)))
+    return source
 
 
 def task_name(task: TaskLike) -> str:
-    """How messages call the task."""
+    """The task's name in messages."""
     if isinstance(task, EnvSpec):
         return task.id
     if isinstance(task, gym.Env):
         return _name(task)
-    return full_id(task) if isinstance(task, str) else getattr(task, "__name__", type(task).__name__)
+    if isinstance(task, str):
+        return full_id(task)
+    return getattr(task, "__name__", type(task).__name__)
 
 
 def task_text(task: TaskLike) -> str:
-    """The text that a run's settings have for a task: one it can be found again by, or a name with () behind it.
+    """A task's text in a run's settings: one that can make it again, or a name followed by ().
 
     >>> task_text("MountainCar"), task_text(sparse), task_text(lambda: gym.make("Pendulum-v1"))
     ('MountainCar', 'sasr.tasks.environment:sparse', 'lambda()')
@@ -127,33 +129,37 @@ def task_text(task: TaskLike) -> str:
     if isinstance(task, str):
         return task
     if isinstance(task, EnvSpec):
-        return task.id if gym.registry.get(task.id) is task else f"{task.id}{OBJECT}"
+        if gym.registry.get(task.id) is task:
+            return task.id
+        return f"{task.id}{OBJECT}"
     name = task_name(task)
     module = sys.modules.get(getattr(task, "__module__", ""))
-    if callable(task) and getattr(module, name, None) is task and (place := _importable(module)):
-        return f"{place}:{name}"
+    if callable(task) and getattr(module, name, None) is task and _importable_name(module):
+        return f"{_importable_name(module)}:{name}"
     return f"{name.strip('<>')}{OBJECT}"
 
 
-def _importable(module: Any) -> str:
-    """The name that another process can import a module by: a script's is its file's; empty where there is none."""
+def _importable_name(module: Any) -> str:
+    """The name under which another process can import a module: for a script its file's; empty if there is none."""
     if module.__name__ != "__main__":
         return str(module.__name__)
     file = Path(getattr(module, "__file__", None) or "")
-    return file.stem if file.suffix == ".py" and file.stem.isidentifier() else ""
+    if file.suffix == ".py" and file.stem.isidentifier():
+        return file.stem
+    return ""
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function can be called with an argument of this name."""
+    """Whether a function takes an argument of this name."""
     try:
         parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # of some functions written in C
+    except (TypeError, ValueError):  # raised for some functions written in C
         return True
-    return name in parameters or any(own.kind is own.VAR_KEYWORD for own in parameters.values())
+    return name in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
 class Copies:
-    """A function that makes copies of an environment, as it was when it was given."""
+    """A function that makes copies of an environment."""
 
     def __init__(self, env: Env) -> None:
         self.__name__ = _name(env)
@@ -167,13 +173,13 @@ class Copies:
             ) from error
 
     def __call__(self) -> Env:
-        """A copy."""
+        """Make a copy."""
         env: Env = pickle.loads(self.packed)
         return env
 
 
-def one_form(env: Env) -> Env:
-    """Flatten what is no plain array, and make float64 float32; an image stays an image."""
+def flattened(env: Env) -> Env:
+    """The environment with flat float32 observations; images stay as they are."""
     space = env.observation_space
     if isinstance(space, spaces.Box) and space.dtype in (np.float32, np.uint8):
         return env
@@ -181,7 +187,7 @@ def one_form(env: Env) -> Env:
 
 
 def sparse(env: Env, predicate: Predicate, *, end_on_success: bool = False) -> Env:
-    """The same task paid 1.0 on each step for which `predicate(unwrapped_env, observation, info)` holds, else 0.0.
+    """The same task with reward 1.0 on steps for which `predicate(unwrapped_env, observation, info)`, otherwise 0.0.
 
     >>> env = sparse(gym.make("Pendulum-v1"), lambda env, observation, info: observation[0] > 0.99)
     >>> _ = env.reset(seed=0)
@@ -192,12 +198,12 @@ def sparse(env: Env, predicate: Predicate, *, end_on_success: bool = False) -> E
 
 
 def _named(id: str) -> EnvSpec | Env | Callable[..., Env]:
-    """The spec of a Gymnasium id, or what a module has under a name."""
+    """The spec of a Gymnasium id, or the function or environment with a name in a module."""
     module, _, name = id.rpartition(":")
     if id.endswith(OBJECT):
         raise ValueError(
-            f"the task {id} was given as an object, which no folder keeps: give it again, as in sasr.resume(run, "
-            "task=…); commands need a function in a module: sasr train module:function"
+            f"the task {id} was given as an object, which a run folder cannot store: give it again, as in "
+            "sasr.resume(run, task=…); commands need a function in a module: sasr train module:function"
         )
     if module:
         try:
@@ -206,9 +212,11 @@ def _named(id: str) -> EnvSpec | Env | Callable[..., Env]:
             raise ImportError(f"task {id!r}: {error}") from error
         if name not in gym.registry and hasattr(sys.modules[module], name):
             return _maker(id, getattr(sys.modules[module], name))
-    printed = io.StringIO()  # news of plugins, which whoever mistyped a name has nothing to do with
+    reasons = []
+    printed = io.StringIO()  # messages of plugins, shown only if the name is right
     with contextlib.redirect_stderr(printed):
-        reasons = [import_plugin(plugin) for plugin in _PLUGINS] if name not in gym.registry else []
+        if name not in gym.registry:
+            reasons += [import_plugin(plugin) for plugin in _PLUGINS]
     if module:
         reasons.append(f"{_place(module)} has no function of that name either")
     try:
@@ -221,10 +229,10 @@ def _named(id: str) -> EnvSpec | Env | Callable[..., Env]:
     return spec
 
 
-def _maker(id: str, found: Any) -> Env | Callable[..., Env]:
-    if not callable(found) and not isinstance(found, gym.Env):
-        raise TypeError(f"{id} is {_shortly(found)}, but must be a function that makes an environment")
-    return cast(Env | Callable[..., Env], found)
+def _maker(id: str, attribute: Any) -> Env | Callable[..., Env]:
+    if not callable(attribute) and not isinstance(attribute, gym.Env):
+        raise TypeError(f"{id} is {_shortly(attribute)}, but must be a function that makes an environment")
+    return cast(Env | Callable[..., Env], attribute)
 
 
 def _place(module: str) -> str:
@@ -232,7 +240,7 @@ def _place(module: str) -> str:
 
 
 class Sparse(gym.Wrapper[Any, Any, Any, Any]):
-    """Pays by a predicate; see `sparse`."""
+    """Rewards by a predicate; see `sparse`."""
 
     def __init__(self, env: Env, predicate: Predicate, *, end_on_success: bool = False) -> None:
         super().__init__(env)
@@ -248,11 +256,11 @@ class Sparse(gym.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Step, then ask the predicate about where that led."""
+        """Step; the reward is the predicate of the new state."""
         observation, _, terminated, truncated, info = self.env.step(action)
         success = self.predicate(self.env.unwrapped, observation, info)
         if not isinstance(success, bool | np.bool_):
-            raise TypeError(f"the predicate must say True or False, it said {success!r}")
+            raise TypeError(f"the predicate must return True or False, it returned {success!r}")
         self.success_ever |= bool(success)
         info = {**info, "is_success": bool(success), "success_ever": self.success_ever}
         ended = bool(terminated) or (self.end_on_success and bool(success))
@@ -281,21 +289,27 @@ class Flat(gym.ObservationWrapper[NDArray[Any], Any, Any]):
         if not self._parts:
             whole = spaces.flatten(self.env.observation_space, observation)
             return np.asarray(whole, np.float32).reshape(self._shape)
-        told = [np.asarray(spaces.flatten(s, observation[k])) for k, s in zip(self._parts, self._spaces(), strict=True)]
-        return np.concatenate(told).astype(np.float32)
+        parts = []
+        for name, space in zip(self._parts, self._spaces(), strict=True):
+            parts.append(np.asarray(spaces.flatten(space, observation[name])))
+        return np.concatenate(parts).astype(np.float32)
 
     @staticmethod
     def _order(space: spaces.Space[Any]) -> tuple[str, ...]:
         goals = ("observation", "achieved_goal", "desired_goal")
-        return goals if isinstance(space, spaces.Dict) and set(space.spaces) == set(goals) else ()
+        if isinstance(space, spaces.Dict) and set(space.spaces) == set(goals):
+            return goals
+        return ()
 
     def _spaces(self) -> list[spaces.Space[Any]]:
         space = self.env.observation_space
-        return [space[part] for part in self._parts] if isinstance(space, spaces.Dict) and self._parts else [space]
+        if isinstance(space, spaces.Dict) and self._parts:
+            return [space[part] for part in self._parts]
+        return [space]
 
 
 class Contract(gym.Wrapper[Any, Any, Any, Any]):
-    """Stops at the first breach of Gymnasium's contract and says which rule was broken."""
+    """Raises at the first breach of Gymnasium's contract, with the broken rule."""
 
     def __init__(self, env: Env) -> None:
         if not isinstance(env, gym.Env):
@@ -308,22 +322,22 @@ class Contract(gym.Wrapper[Any, Any, Any, Any]):
         self._checked: set[str] = set()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset, and check what came back."""
-        told = self.env.reset(seed=seed, options=options)
-        if not isinstance(told, tuple) or len(told) != 2:
-            self._broken(f"reset() must return (observation, info), it returned {_shortly(told)}")
-        self._check_observation("reset()", told[0])
-        self._check_info("reset()", told[1])
-        return told
+        """Reset, and check what it returns."""
+        result = self.env.reset(seed=seed, options=options)
+        if not isinstance(result, tuple) or len(result) != 2:
+            self._broken(f"reset() must return (observation, info), it returned {_shortly(result)}")
+        self._check_observation("reset()", result[0])
+        self._check_info("reset()", result[1])
+        return result
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Step, and check what came back."""
-        told = self.env.step(action)
-        if not isinstance(told, tuple) or len(told) != 5:
+        """Step, and check what it returns."""
+        result = self.env.step(action)
+        if not isinstance(result, tuple) or len(result) != 5:
             self._broken(
-                f"step() must return (observation, reward, terminated, truncated, info), it returned {_shortly(told)}"
+                f"step() must return (observation, reward, terminated, truncated, info), it returned {_shortly(result)}"
             )
-        observation, reward, terminated, truncated, info = told
+        observation, reward, terminated, truncated, info = result
         self._check_observation("step()", observation)
         if not isinstance(reward, numbers.Real | np.number):
             self._broken(f"step() must return the reward as a number, it returned {_shortly(reward)}")
@@ -337,7 +351,7 @@ class Contract(gym.Wrapper[Any, Any, Any, Any]):
 
     def _check_observation(self, method: str, observation: Any) -> None:
         space = self.env.observation_space
-        # Whether a value lies in its space is asked once a method: on every step it could cost more than the step.
+        # Checked once for each method: on every step the check could cost more than the step.
         if method not in self._checked and observation not in space:
             self._broken(f"{method} must return an observation in {space}, it returned {_shortly(observation)}")
         self._checked.add(method)
@@ -353,7 +367,7 @@ class Contract(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def _constructed(name: str, construct: Callable[[], Env]) -> Env:
-    """What a constructor of others makes; whatever it raises becomes an error that names the task."""
+    """Call a constructor; any exception of it becomes an error that names the task."""
     try:
         return construct()
     except gym.error.DependencyNotInstalled as error:
@@ -368,5 +382,9 @@ def _name(env: Env) -> str:
 
 def _shortly(value: Any) -> str:
     text = repr(value)
-    kind = f"{type(value).__name__} of length {len(value)}" if isinstance(value, tuple | list) else type(value).__name__
-    return f"a {kind}: {text[:80] + '…' if len(text) > 80 else text}"
+    if len(text) > 80:
+        text = f"{text[:80]}…"
+    type_name = type(value).__name__
+    if isinstance(value, tuple | list):
+        type_name = f"{type_name} of length {len(value)}"
+    return f"a {type_name}: {text}"

@@ -103,7 +103,7 @@ def euler(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class Robot(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
-    """A Fetch arm whose step is paid 1.0 while the goal distance is at most 0.05 m (upstream's success is strict)."""
+    """A Fetch arm with reward 1.0 while the goal distance is at most 0.05 m (upstream's success is strict)."""
 
     metadata = MujocoFetchEnv.metadata
 

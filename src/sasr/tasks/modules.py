@@ -1,8 +1,8 @@
 """Which modules may be imported: a task's name may begin with one, and importing it runs its code.
 
-A name that a user types may begin with any module, also one in the current folder. One that stands in a run's folder,
-which may be somebody else's, may begin only with what is installed, what this program has imported already, and what
-its user allows by name. A function in it, which only making an environment would call, needs to be allowed every time.
+A name that a user types may begin with any module, also in the current folder. A name in a run folder, which may come
+from others, may only begin with a module that is installed, imported already, or allowed by the user. If it names a
+function, the user has to allow it in any case.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ FLAG = "--allow-import"
 
 
 class ForeignModuleError(ImportError):
-    """A module that a run's folder names, and that nobody allowed."""
+    """A run folder names a module that is not allowed."""
 
 
 def import_module(module: str) -> None:
-    """Import what a user named, from wherever Python finds it; where nothing else has that name, the current folder."""
+    """Import a module that the user named; the current folder is searched last."""
     _check_name(module)
     here = str(Path.cwd())
     if not _findable(module.partition(".")[0]) and here not in sys.path:
-        sys.path.append(here)  # for good: the module may import its neighbours later, and so do worker processes
+        sys.path.append(here)  # not removed again: the module may import its neighbours later, and so do workers
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -41,7 +41,7 @@ def import_module(module: str) -> None:
 
 
 def import_of_run(task: str, allowed: Sequence[str] = ()) -> None:
-    """Import the module that a run's task names, if it may be; `ForeignModuleError` names the flag that allows it.
+    """Import the module that a run's task names, if it is allowed; `ForeignModuleError` names the flag to allow it.
 
     Args:
         task: The id, such as `module:Id` or `module:function`; one without a module needs no import.
@@ -51,7 +51,7 @@ def import_of_run(task: str, allowed: Sequence[str] = ()) -> None:
     if not module:
         return
     _check_name(module)
-    if any(f"{module}.".startswith(f"{own}.") for own in allowed):
+    if any(f"{module}.".startswith(f"{trusted}.") for trusted in allowed):
         import_module(module)
         return
     fix = f"If you trust it, add {FLAG} {module} (in Python: allow_import=[{module!r}], or give the task itself)"
@@ -65,9 +65,9 @@ def import_of_run(task: str, allowed: Sequence[str] = ()) -> None:
 
 
 def import_plugin(module: str) -> str:
-    """Import an optional package if it is installed; why it can't be imported, or an empty text.
+    """Import an optional package if it is installed; returns the reason if that fails, otherwise an empty text.
 
-    A folder of that name beside the user's own files is not it.
+    A folder of that name in the current folder does not count.
     """
     try:
         _import_installed(module)
@@ -78,7 +78,7 @@ def import_plugin(module: str) -> str:
 
 def _import_installed(module: str) -> bool:
     top, _, inner = module.partition(".")
-    # The standard library has no environments, but modules that do something when they are imported.
+    # The standard library has no environments, but modules with side effects on import.
     if top in sys.stdlib_module_names or "__main__" in inner.split("."):
         return False
     with _installed_only():
@@ -90,7 +90,7 @@ def _import_installed(module: str) -> bool:
 
 @contextmanager
 def _installed_only() -> Iterator[None]:
-    """Without the current folder, a script's own one and PYTHONPATH on the path."""
+    """Import from installed packages alone: not from the current folder, a script's folder or PYTHONPATH."""
     before = sys.path[:]
     sys.path[:] = _installed_path()
     try:
@@ -101,7 +101,7 @@ def _installed_only() -> Iterator[None]:
 
 @cache
 def _installed_path() -> list[str]:
-    """Where a Python that was only just installed would look."""
+    """The search path of this Python without any additions."""
     ask = [sys.executable, "-E", "-P", "-c", "import json, sys; print(json.dumps(sys.path))"]
     answer = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=60).stdout
     path: list[str] = json.loads(answer)
@@ -114,13 +114,13 @@ def _findable(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def _is_function(found: object) -> bool:
-    """Whether making a task of it would call more than the constructor of an environment."""
-    return found is not None and not (isinstance(found, type) and issubclass(found, gym.Env))
+def _is_function(attribute: object) -> bool:
+    """Whether it is something else to call than the class of an environment."""
+    return attribute is not None and not (isinstance(attribute, type) and issubclass(attribute, gym.Env))
 
 
 def _check_name(module: str) -> None:
     if module.endswith(".py"):
         raise ValueError(f"{module!r} is a file's name; leave out .py: {module.removesuffix('.py')}:…")
     if not all(part.isidentifier() for part in module.split(".")):
-        raise ValueError(f"{module!r} is no module's name; write a task of a package as package.module:Id")
+        raise ValueError(f"{module!r} is not a module's name; write a task of a package as package.module:Id")

@@ -1,4 +1,4 @@
-"""MountainCar: Gymnasium's continuous car with its return divided by 100, or paid only at the top."""
+"""MountainCar: Gymnasium's continuous car with its return divided by 100, or a reward of 1 at the top alone."""
 
 from __future__ import annotations
 

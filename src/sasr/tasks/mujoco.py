@@ -59,7 +59,7 @@ class _Sparse(MujocoEnv):
         return float(self.data.qpos[2])
 
     def reached(self, value: float) -> bool:
-        """Whether a step that ends with this value is paid."""
+        """Whether a step that ends with this value is a success."""
         return value >= self.threshold
 
     def ended(self) -> bool:
@@ -67,16 +67,16 @@ class _Sparse(MujocoEnv):
         return self._terminate_when_unhealthy and not self.is_healthy
 
     def step(self, action: NDArray[np.float32]) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Simulate, then pay by the end state; the step that ends an episode is paid like any other."""
+        """Simulate; the reward is of the new state, also at the end of an episode."""
         self.do_simulation(action, self.frame_skip)
         observation = self._get_obs()
         value = self.quantity()
         success = self.reached(value)
         self.success_ever |= success
-        told = {self.quantity_name: value, "is_success": success, "success_ever": self.success_ever}
+        info = {self.quantity_name: value, "is_success": success, "success_ever": self.success_ever}
         if self.render_mode == "human":
             self.render()
-        return observation, float(success), self.ended(), False, told
+        return observation, float(success), self.ended(), False, info
 
     def _step_mujoco_simulation(self, ctrl: NDArray[np.float32], n_frames: int) -> None:
         self.data.ctrl[:] = ctrl
@@ -206,14 +206,14 @@ class _Human(_Sparse, EzPickle):
 
 
 class UprightHuman(_Human, HumanoidEnv):
-    """Starts on its feet and is paid until it sinks; falling ends the episode. Code profile of HumanStand."""
+    """Starts on its feet and is rewarded until it sinks; falling ends the episode. Code profile of HumanStand."""
 
     def __init__(self, *, threshold: float = 1.3, **kwargs: Any) -> None:
         super().__init__(threshold=threshold, **kwargs)
 
 
 class LyingHuman(_Human, HumanoidStandupEnv):
-    """Starts on its back and is paid while the torso is off the floor. Code profile of HumanKeep."""
+    """Starts on its back and is rewarded while the torso is off the floor. Code profile of HumanKeep."""
 
     def __init__(self, *, threshold: float = 0.2, **kwargs: Any) -> None:
         super().__init__(threshold=threshold, **kwargs)

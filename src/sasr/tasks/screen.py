@@ -30,8 +30,8 @@ class Screen(gym.Wrapper[NDArray[Any], np.int64, NDArray[np.uint8], np.int64]):
         self.frame_skip, self.scale = frame_skip, scale
         height, width = console.observation_space.shape or (0, 0)
         self.rows, self.columns = area_weights(height, SIDE), area_weights(width, SIDE).T
-        kind: tuple[int, Any] = (1, np.float32) if scale else (255, np.uint8)
-        self.observation_space = gym.spaces.Box(0, kind[0], (SIDE, SIDE), kind[1])
+        high, dtype = (1, np.float32) if scale else (255, np.uint8)
+        self.observation_space = gym.spaces.Box(0, high, (SIDE, SIDE), dtype)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -39,8 +39,8 @@ class Screen(gym.Wrapper[NDArray[Any], np.int64, NDArray[np.uint8], np.int64]):
         """Start a game, and wait for as long as its generator says."""
         frame, info = self.env.reset(seed=seed, options=options)
         for _ in range(int(self.env.unwrapped.np_random.integers(1, NO_OPS + 1))):
-            frame, _, terminated, truncated, told = self.env.step(np.int64(0))
-            info |= told
+            frame, _, terminated, truncated, step_info = self.env.step(np.int64(0))
+            info |= step_info
             if terminated or truncated:
                 frame, info = self.env.reset(seed=seed, options=options)
         return self._shown(frame), info

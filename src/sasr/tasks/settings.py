@@ -1,4 +1,4 @@
-"""What can be set of a task: the arguments of its constructor, by name and type."""
+"""The settings of a task: the arguments of its constructor, by name and type."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from sasr.tasks.environment import TaskLike, resolve
 
 DECIDED_ELSEWHERE = ("render_mode", "max_episode_steps", "profile", "game")
-"""Arguments that are no settings: a flag has them, or the task's name stands for them."""
+"""Arguments that cannot be set, because a flag or the task's name decides them."""
 SCALAR = bool | int | float | None | str
-"""What a setting of a task can be; the type of an argument that does not say its own."""
+"""The types of a task's settings, for arguments without a type."""
 
 
 def setting_types(task: TaskLike) -> dict[str, Any] | None:
-    """The type of each setting that a task has; None where its constructor takes arguments of any name.
+    """The type of each setting of a task; None if its constructor takes arguments of any name.
 
     >>> setting_types("MountainCar")
     {'reward_scale': <class 'float'>}
@@ -31,22 +31,24 @@ def setting_types(task: TaskLike) -> dict[str, Any] | None:
         for name, parameter in inspect.signature(part).parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
-            kind = _type(hints.get(name), parameter.default)
-            if name != "self" and name not in DECIDED_ELSEWHERE and kind is not None:
-                types.setdefault(name, kind)
-        if not _is_open(part):
+            hint = _type(hints.get(name), parameter.default)
+            if name != "self" and name not in DECIDED_ELSEWHERE and hint is not None:
+                types.setdefault(name, hint)
+        if not _takes_any_name(part):
             return types
-    return types if _is_ours(constructor) else None
+    if _is_ours(constructor):
+        return types
+    return None
 
 
 def _constructor(task: TaskLike) -> Callable[..., Any]:
     """The class of a task, or the function that makes it."""
-    found = resolve(task)
-    if isinstance(found, str):
-        found = gym.spec(found)
-    if not isinstance(found, EnvSpec):
-        return found
-    entry_point = found.entry_point
+    source = resolve(task)
+    if isinstance(source, str):
+        source = gym.spec(source)
+    if not isinstance(source, EnvSpec):
+        return source
+    entry_point = source.entry_point
     if isinstance(entry_point, str):
         return load_env_creator(entry_point)
     assert entry_point is not None
@@ -54,13 +56,12 @@ def _constructor(task: TaskLike) -> Callable[..., Any]:
 
 
 def _parts(constructor: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """The functions that arguments go to: a class hands those that it does not name to the class it derives from."""
+    """The functions that take the arguments: a class passes those without a name in it to its base class."""
     if not inspect.isclass(constructor):
         yield constructor
         return
     for base in constructor.__mro__:
-        # A task of ours replaces the rewards of the simulation it derives from, so that most arguments of that are
-        # without effect.
+        # Our tasks replace the rewards of the simulation, so most arguments of its class have no effect.
         if _is_ours(constructor) and not _is_ours(base):
             return
         if "__init__" in vars(base) and base is not object:
@@ -71,9 +72,10 @@ def _is_ours(constructor: Callable[..., Any]) -> bool:
     return constructor.__module__.startswith("sasr.tasks.")
 
 
-def _is_open(function: Callable[..., Any]) -> bool:
+def _takes_any_name(function: Callable[..., Any]) -> bool:
     """Whether a function takes arguments of any name."""
-    return any(own.kind is own.VAR_KEYWORD for own in inspect.signature(function).parameters.values())
+    parameters = inspect.signature(function).parameters.values()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
@@ -84,7 +86,7 @@ def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _type(hint: Any, default: Any) -> Any:
-    """The type of an argument from its annotation, else from its default; None where text can't give its value."""
+    """The type of an argument from its annotation or default; None if text can't give its value."""
     if hint is not None:
         return hint if _is_scalar(hint) else None
     if isinstance(default, bool):

@@ -25,7 +25,7 @@ STRIDE = 0.05
 class TwoRooms(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     """A point that an action moves; it stops where it would leave a room by anything but the door.
 
-    The observation is its place, (x, y). A reward of 1 is paid at the goal, which ends the episode.
+    The observation is its place, (x, y). The reward is 1 at the goal, which ends the episode.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (Gymnasium's own form)

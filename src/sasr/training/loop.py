@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sasr.envs.population import Population, Step
 from sasr.experience.types import Transition
+from sasr.shaping.base import check_finite
 from sasr.shaping.reward_watch import SuccessWatch
 from sasr.training.base import Learner
 
@@ -31,12 +32,7 @@ class Loop:
     """P seeds with E environments each, and any learner; the reward that is stored is the environment's."""
 
     def __init__(self, population: Population, learner: Learner) -> None:
-        """Start the environments.
-
-        Args:
-            population: The environments; whoever made them closes them.
-            learner: Acts and learns.
-        """
+        """Start the environments, which whoever made them closes, for a learner that acts and learns."""
         self.population, self.learner = population, learner
         self.obs = population.reset()
         self.steps = 0  # of each seed, over its environments
@@ -109,13 +105,8 @@ class Loop:
     def _check(self, step: Step) -> None:
         """Refuse a NaN with the place it came from: one seed would learn from it, and fail much later."""
         for name, array in (("observation", step.final_observation), ("reward", step.reward)):
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                p, e, *rest = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
-                where = f" at index {', '.join(map(str, rest))}" if rest else ""
-                raise ValueError(
-                    f"{self.population.task}: the {name} of seed {self.population.seeds[p]}, environment {e} is "
-                    f"{array[(p, e, *rest)]}{where} after {self.steps:,} steps; fix the environment"
-                )
+            rows = torch.from_numpy(array).reshape(*step.reward.shape, -1)
+            check_finite(f"{self.population.task}, step {self.steps:,}: {name}", rows, seeds=self.population.seeds)
 
     # ----------------------------------------------------------- checkpoints
 

@@ -29,14 +29,9 @@ class OffPolicy(Learner):
         capacity: int = 1_000_000,
         truncation_is_terminal: bool = False,
     ) -> None:
-        """Allocate the replay buffer and bind the shaper.
+        """Allocate a replay buffer of `capacity` steps for each seed, and bind the shaper; None is the plain agent.
 
-        Args:
-            host: What the agent was made for.
-            agent: Learns from sampled steps.
-            shaper: Adds to the rewards of sampled steps; None is the plain agent.
-            capacity: Steps kept for each seed.
-            truncation_is_terminal: Stop bootstrapping at time limits, as the authors' code does.
+        `truncation_is_terminal` stops bootstrapping at time limits, as the authors' code does.
         """
         super().__init__(host, agent, shaper)
         self.burn_in, self.batch_size = agent.config.burn_in, agent.config.batch_size

@@ -182,6 +182,14 @@ def test_a_room_that_was_never_seen_pays_more_after_a_few_episodes_of_updates() 
     assert (unknown > 1.25 * known).all()
 
 
+def test_a_bonus_that_fades_begins_with_more_weight() -> None:
+    batch = room(0.0, torch.Generator().manual_seed(1))
+    for weight, options in ((5.0, {}), (0.5, {"normaliser": "none"}), (0.25, {"weight": 0.25})):
+        shaper, _ = at_home(0, **options)
+        deviation = shaper.targets(torch.cat([batch.obs, batch.action], -1)).std(0)
+        torch.testing.assert_close(shaper.shape(batch), weight * 2.0 * deviation)  # nothing to divide by yet
+
+
 def test_the_bonus_fades_as_the_ensemble_comes_to_agree() -> None:
     shaper, g = at_home(0)
     paid = []

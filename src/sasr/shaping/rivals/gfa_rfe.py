@@ -37,8 +37,8 @@ _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
 class GfaRfeConfig:
     """Settings of GFA-RFE beside an agent that learns from replay; `RELEASED` are those of the released code."""
 
-    weight: float = 0.5
-    """Weight of the bonus: what a typical one adds up to over the horizon; 0 is the plain agent."""
+    weight: float | None = None
+    """Weight of the bonus; 0 is the plain agent. None is 5 for a bonus that fades, and else 0.5."""
     normaliser: Literal["return", "replay", "none"] = "return"
     """What the bonus is divided by before it is paid: the spread of its discounted sums since learning began, so that
     it fades (return), its recent mean over sampled steps, as a sum over the horizon (replay), or nothing, as published.
@@ -71,7 +71,8 @@ class GfaRfeConfig:
     """First weights drawn by the outputs' number and not the inputs', and one Adam for all, as in the released code."""
 
     def __post_init__(self) -> None:
-        check_weight(self.weight)
+        if self.weight is not None:
+            check_weight(self.weight)
         check_at_least_one(self, "width")
         check_share(self, "tau")
         check_not_negative(self, "learning_rate", "confidence", "bonus_max", "value_max")
@@ -87,6 +88,13 @@ class GfaRfeConfig:
             )
         if self.explore_steps < 0:
             raise ValueError(f"explore_steps={self.explore_steps} must not be negative; 0 pays reward and bonus")
+
+    @property
+    def chosen_weight(self) -> float:
+        """The weight, where none is given that which suits the normaliser."""
+        if self.weight is not None:
+            return self.weight
+        return 5.0 if self.normaliser == "return" else 0.5
 
 
 RELEASED = GfaRfeConfig(weight=1.0, normaliser="none", width=1024, learning_rate=1e-4, tau=0.01, compat=True)
@@ -232,7 +240,7 @@ class GfaRfe(Shaper):
     def shape(self, batch: Batch) -> Tensor:
         """Weight · c · the ensemble's deviation for every sampled state and action, over its scale, (P, B)."""
         self.check_batch(batch)
-        bonus = self.config.weight * self.bonus(self._encoded(self.target_encoder, batch.obs, batch.action))
+        bonus = self.config.chosen_weight * self.bonus(self._encoded(self.target_encoder, batch.obs, batch.action))
         if self.config.normaliser != "none":
             bonus = bonus / self.scale()
         if not self.config.explore_steps:
