@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sasr import Host, Transition
 from sasr.experience.replay import Replay
-from tests.conftest import box
+from tests.conftest import box, make_step
 
 GAMMA = 0.9
 
@@ -75,6 +75,17 @@ def test_a_restarted_environment_ends_a_window() -> None:
     window = replay.gather(torch.tensor([[0.3]], dtype=torch.float64), 3)
     assert float(window.first().obs[0, 0, 0]) == 77.0
     assert window.counts[0, :, 0].tolist() == [True, False, False]
+
+
+def test_each_step_of_a_window_has_the_success_that_the_environment_told() -> None:
+    replay = Replay(Host(observation_space=box(1), action_space=box(1)), capacity=50)
+    for t in range(40):
+        step = make_step(torch.full((1, 1, 1), float(t)), success=torch.tensor([[t % 3 == 0]]))
+        replay.add(step._replace(next_obs=step.obs + 1.0))
+    window = replay.sample_windows(200, 3)
+    for batch in (window.steps, window.first(), replay.sample(30)):
+        assert batch.success is not None
+        assert torch.equal(batch.success, batch.obs[..., 0] % 3 == 0)
 
 
 def test_one_step_windows_are_the_sampled_steps() -> None:

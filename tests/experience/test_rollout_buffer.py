@@ -22,7 +22,8 @@ def host(**options: Any) -> Host:
 def filled(rows: int = N) -> tuple[Rollouts, list[Transition], Walk]:
     rollouts, walk, steps = Rollouts(host(), rows=N), Walk(P, E), []
     for t in range(rows):
-        steps.append(walk.step(torch.full((P, E, 2), float(t))))
+        step = walk.step(torch.full((P, E, 2), float(t)))
+        steps.append(step._replace(success=step.reward > 0.5))
         rollouts.add(steps[-1], log_prob=torch.full((P, E), -float(t)))
     return rollouts, steps, walk
 
@@ -33,7 +34,7 @@ def test_steps_come_back_as_they_were_and_in_order() -> None:
     assert len(rollouts) == N * E
     batch = rollouts.batch()
     index = torch.tensor([[0, 7, 14], [3, 3, 1]])  # step n·E + e
-    for name in ("obs", "action", "reward", "next_obs", "terminated"):
+    for name in ("obs", "action", "reward", "next_obs", "terminated", "success"):
         whole = torch.stack([getattr(step, name) for step in steps], dim=1).flatten(1, 2)
         assert torch.equal(getattr(batch, name), whole)
         assert torch.equal(rollouts.take(name, index), torch.stack([whole[p, index[p]] for p in range(P)]))
@@ -96,8 +97,8 @@ def test_wrong_steps_are_refused_by_name() -> None:
 
 
 def test_rollouts_that_do_not_fit_in_memory_are_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    # An observation twice 12 bytes, an action 8, reward and log-probability 4 each, two flags.
-    row = (24 + 8 + 4 + 4 + 2) * P * E
+    # An observation twice 12 bytes, an action 8, reward and log-probability 4 each, three flags.
+    row = (24 + 8 + 4 + 4 + 3) * P * E
     monkeypatch.setattr(module, "free_bytes", lambda device: 10 * row)
     Rollouts(host(), rows=9)
     with pytest.raises(ValueError, match=r"rollouts of 10 steps of 3 environments of 2 seeds.*9 steps would fit"):

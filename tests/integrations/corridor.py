@@ -28,12 +28,21 @@ POLICIES = {"dict": "MultiInputPolicy", "image": "CnnPolicy"}
 
 
 class Corridor(gym.Env):
-    """Walk right to be rewarded with 1 and end; give up after 20 steps, with `consolation`."""
+    """Walk right to be rewarded with 1 and end; give up after 20 steps, with `consolation`.
+
+    With `costs`, rewards are −1 and 0 and the end is called a success.
+    """
 
     def __init__(
-        self, kind: str = "box", discrete: bool = False, length: float = 3.0, consolation: float = 0.0
+        self,
+        kind: str = "box",
+        discrete: bool = False,
+        length: float = 3.0,
+        consolation: float = 0.0,
+        costs: bool = False,
     ) -> None:
         self.kind, self.discrete, self.length, self.consolation = kind, discrete, length, consolation
+        self.costs = costs
         self.observation_space = SPACES[kind]
         self.action_space = gym.spaces.Discrete(2) if discrete else gym.spaces.Box(-1, 1, (1,), np.float32)
 
@@ -48,7 +57,10 @@ class Corridor(gym.Env):
         self.t += 1
         succeeded = self.x > self.length
         gave_up = not succeeded and self.t >= 20
-        return self._obs(), float(succeeded) + self.consolation * gave_up, succeeded, gave_up, {}
+        reward = float(succeeded) + self.consolation * gave_up
+        if self.costs:
+            return self._obs(), reward - 1.0, succeeded, gave_up, {"is_success": succeeded}
+        return self._obs(), reward, succeeded, gave_up, {}
 
     def _obs(self) -> Any:
         state, place = np.array([self.x, self.t], np.float32), int(np.clip(self.x + 30, 0, 60))

@@ -47,6 +47,17 @@ def test_weight_zero_is_plain_sac_under_vecnormalize_with_dicts() -> None:
     assert torch.equal(run(), run(**shaped(SASR(reward_weight=0.0))))
 
 
+def test_what_the_environment_calls_a_success_is_sampled_and_survives_saving(tmp_path: Path) -> None:
+    model = trained(steps=300, env=Corridor(length=1.5, costs=True), **shaped())
+    model.save_replay_buffer(tmp_path / "buffer")
+    model.load_replay_buffer(tmp_path / "buffer")
+    model.replay_buffer.sample(500)
+    batch = model.replay_buffer.last_batch
+    assert batch.success.any()
+    assert torch.equal(batch.success, batch.terminated)
+    assert not torch.equal(batch.success, batch.reward > 0.0)
+
+
 @pytest.mark.parametrize("kind", SPACES)
 @pytest.mark.parametrize("shaper", ["sasr", "gfa_rfe"])  # of the shapers that ask the policy, and of the others
 def test_observation_spaces(kind: str, shaper: str) -> None:

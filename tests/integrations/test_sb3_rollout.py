@@ -101,6 +101,14 @@ def test_callback_logs_shaping(tmp_path: Path) -> None:
         assert f"shaping/{name}" in header
 
 
+def test_what_the_environment_calls_a_success_is_in_the_rollout() -> None:
+    # From a start beyond its end, every step of the corridor succeeds.
+    model = trained("PPO", Corridor(length=-9.0, costs=True), steps=64, **shaped_rollouts())
+    batch = model.rollout_buffer.rollout
+    assert batch.success.all()
+    assert torch.equal(batch.success, batch.terminated)
+
+
 def test_a_rollout_that_was_collected_elsewhere_is_refused() -> None:
     buffer = ShapedRolloutBuffer(2, box(2), box(1), device="cpu")
     for _ in range(2):

@@ -180,6 +180,16 @@ def test_an_end_with_a_reward_stays_the_goal_where_rewards_come_alone(bound: Bou
     assert forever(shaper, 0.0) == pytest.approx(-1.0)
 
 
+def test_an_end_that_the_environment_calls_a_success_is_a_goal_whatever_it_pays(bound: Bound) -> None:
+    shaper = bound(weight_rule="fixed", sample="mean")
+    last = make_batch(torch.zeros(1, 3, 2), reward=-1.0, terminated=True)
+    told = last._replace(success=torch.tensor([[True, False, True]]))
+    paid = last._replace(reward=torch.tensor([[1.0, -1.0, 1.0]]))
+    assert torch.equal(shaper.shape(told), shaper.shape(paid))
+    assert torch.equal(shaper.shape(told._replace(success=None)), shaper.shape(last))
+    assert shaper.shape(told)[0, 0] > shaper.shape(last)[0, 0] + 50.0
+
+
 @pytest.mark.parametrize("paid_end", ["lost", "stay"])
 def test_an_end_with_a_reward_is_no_goal_where_rewards_go_on(bound: Bound, paid_end: str) -> None:
     shaper = bound(paid_end=paid_end, weight_rule="fixed", sample="mean")

@@ -15,7 +15,7 @@ from sasr.experience.memory import HEADROOM, free_bytes
 from sasr.experience.types import Batch, Host, Transition
 from sasr.randomness import MemberStreams
 
-_RINGS = ("obs", "action", "reward", "terminated", "truncated", "aside")
+_RINGS = ("obs", "action", "reward", "terminated", "truncated", "success", "aside")
 
 
 class Window(NamedTuple):
@@ -47,6 +47,7 @@ class Window(NamedTuple):
             next_obs=steps.next_obs[:, :B],
             terminated=steps.terminated[:, :B],
             slot=None if steps.slot is None else steps.slot[:, :B],
+            success=None if steps.success is None else steps.success[:, :B],
         )
 
     def batch(self, discount: float) -> Batch:
@@ -82,6 +83,7 @@ class Replay(GrowingModule):
     reward: Tensor  # (P, rows, E) float32, the environment's own
     terminated: Tensor  # (P, rows, E) bool
     truncated: Tensor  # (P, rows, E) bool
+    success: Tensor  # (P, rows, E) bool, the environment's info["is_success"]
     aside: (
         Tensor  # (P, rows, E) int32, the serial number of the next observation in `finals`; −1: it is in the next row
     )
@@ -114,6 +116,7 @@ class Replay(GrowingModule):
             "reward": ((), torch.float32),
             "terminated": ((), torch.bool),
             "truncated": ((), torch.bool),
+            "success": ((), torch.bool),
             "aside": ((), torch.int32),
         }
         slot_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
@@ -155,18 +158,27 @@ class Replay(GrowingModule):
         if self.filled:
             self._keep_aside(row, step.obs.to(self.newest.dtype))
         self.newest.copy_(step.next_obs)
-        self.write(step.obs, self.newest, step.action, step.reward, step.terminated, step.truncated)
+        success = torch.zeros_like(step.terminated) if step.success is None else step.success
+        self.write(step.obs, self.newest, step.action, step.reward, step.terminated, step.truncated, success)
         self.cursor, self.filled = (row + 1) % self.rows, min(self.filled + 1, self.rows - 1)
         return step._replace(slot=self._slots_of(row))
 
     def write(
-        self, obs: Tensor, next_obs: Tensor, action: Tensor, reward: Tensor, terminated: Tensor, truncated: Tensor
+        self,
+        obs: Tensor,
+        next_obs: Tensor,
+        action: Tensor,
+        reward: Tensor,
+        terminated: Tensor,
+        truncated: Tensor,
+        success: Tensor,
     ) -> None:
         """Put a step (P, E, …) where `position` says and move that on; only tensor work, so that it can be captured."""
         row = self.position[:1]
         after = (row + 1) % self.rows
-        put = {"obs": obs, "action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
-        for name, value in put.items():
+        put = {"obs": obs, "action": action, "reward": reward}
+        ends = {"terminated": terminated, "truncated": truncated, "success": success}
+        for name, value in (put | ends).items():
             ring: Tensor = getattr(self, name)
             ring.index_copy_(1, row, value.to(ring)[:, None])
         self.obs.index_copy_(1, after, next_obs.to(self.obs)[:, None])
@@ -248,6 +260,7 @@ class Replay(GrowingModule):
             next_obs=self._next_obs(slot, place),
             terminated=terminated,
             slot=slot,
+            success=self._rows("success", place),
         )
 
     def read(self, member: int, slots: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from sasr.experience.memory import HEADROOM, free_bytes
 from sasr.experience.types import Batch, Host, Transition
 
 _STEP = ("obs", "action", "reward", "next_obs", "terminated", "truncated")
+_WRITTEN = (*_STEP, "success", "log_prob")
 
 
 class Rollouts(CheckedModule):
@@ -38,6 +39,7 @@ class Rollouts(CheckedModule):
     next_obs: Tensor  # (P, n, E, *obs_shape)
     terminated: Tensor  # (P, n, E) bool
     truncated: Tensor  # (P, n, E) bool
+    success: Tensor  # (P, n, E) bool, the environment's info["is_success"]
     position: Tensor  # (1,) int64, the row to be written next, on the device, where a captured graph can see it move
     offset: Tensor  # (P, 1) int64, where a seed's steps begin among those of all
 
@@ -62,6 +64,7 @@ class Rollouts(CheckedModule):
             "next_obs": seen,
             "terminated": ((), torch.bool),
             "truncated": ((), torch.bool),
+            "success": ((), torch.bool),
         }
         step_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
         _check_memory(P * E * step_bytes, rows, host)
@@ -89,22 +92,16 @@ class Rollouts(CheckedModule):
         if self.full:
             raise RuntimeError(f"all {self.rows} rows are taken; learn from them and `clear` before the next step")
         self._check(step, log_prob)
-        self.write(step.obs, step.action, step.reward, step.next_obs, step.terminated, step.truncated, log_prob)
+        success = torch.zeros_like(step.terminated) if step.success is None else step.success
+        self.write(*(getattr(step, name) for name in _STEP), success, log_prob)
         self.filled += 1
 
-    def write(
-        self,
-        obs: Tensor,
-        action: Tensor,
-        reward: Tensor,
-        next_obs: Tensor,
-        terminated: Tensor,
-        truncated: Tensor,
-        log_prob: Tensor,
-    ) -> None:
-        """Put a step (P, E, …) where `position` says and move that on; only tensor work, so that it can be captured."""
-        put = (*zip(_STEP, (obs, action, reward, next_obs, terminated, truncated), strict=True), ("log_prob", log_prob))
-        for name, value in put:
+    def write(self, *columns: Tensor) -> None:
+        """Put a step, an entry (P, E, …) for each of `_WRITTEN`, where `position` says, and move that on.
+
+        Only tensor work, so that it can be captured.
+        """
+        for name, value in zip(_WRITTEN, columns, strict=True):
             stored: Tensor = getattr(self, name)
             stored.index_copy_(1, self.position, value.to(stored)[:, None])
         self.position += 1
@@ -118,8 +115,14 @@ class Rollouts(CheckedModule):
 
     def batch(self) -> Batch:
         """All steps as one batch (P, n·E, …), row by row; nothing is copied."""
-        whole = (self.obs, self.action, self.reward, self.next_obs, self.terminated)
-        return Batch(*(buffer.flatten(1, 2) for buffer in whole))
+        return Batch(
+            obs=self.obs.flatten(1, 2),
+            action=self.action.flatten(1, 2),
+            reward=self.reward.flatten(1, 2),
+            next_obs=self.next_obs.flatten(1, 2),
+            terminated=self.terminated.flatten(1, 2),
+            success=self.success.flatten(1, 2),
+        )
 
     def take(self, name: str, index: Tensor) -> Tensor:
         """Entries (P, B, …) of one of the buffers at steps (P, B), counted as in `batch`."""

@@ -36,6 +36,7 @@ class Batch(NamedTuple):
     terminated: Tensor  # (P, B) bool, the task ended; a time limit is not in here
     slot: Tensor | None = None  # (P, B) int64, where the host's replay buffer keeps each of them; None: in none
     discount: Tensor | None = None  # (P, B) factor of the value at next_obs; None: γ, as next_obs is one step away
+    success: Tensor | None = None  # (P, B) bool, the environment's info["is_success"]; None: judge by reward alone
 
 
 class ReplayView(Protocol):

@@ -157,12 +157,12 @@ class SASR(Shaper):
         Without it a negative range rewards early failure, and a positive one staying beside the goal.
         """
         low, high = self.config.reward_min, self.config.reward_max
-        goal: float | Tensor = high
-        if self.reward_runs is not None:
-            goal = self.reward_runs.worth(bonus, low, high)
+        goal = high if self.reward_runs is None else self.reward_runs.worth(bonus, low, high)
         gamma = self.bound.discount
-        rewarded = batch.reward > self.config.reward_above
-        forever = torch.where(rewarded, goal, low) * (gamma / (1.0 - gamma))
+        succeeded = batch.reward > self.config.reward_above
+        if batch.success is not None:
+            succeeded = succeeded | batch.success
+        forever = torch.where(succeeded, goal, low) * (gamma / (1.0 - gamma))
         return torch.where(batch.terminated.bool(), forever, 0.0)
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:

@@ -166,6 +166,7 @@ class OnPolicy(Learner):
                 reward=rollout.take("reward", index),
                 next_obs=rollout.take("next_obs", index),
                 terminated=rollout.take("terminated", index),
+                success=rollout.take("success", index),
             )
             figures |= named("shaping", self.shaper.update(batch))
         return figures

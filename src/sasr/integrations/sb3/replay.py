@@ -57,6 +57,7 @@ class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
             self.handle_timeout_termination = False
         if isinstance(self.settings, SASR):
             self._check_sasr(self.settings)
+        self.successes = np.zeros((self.buffer_size, self.n_envs), np.bool_)
         self.bind(seed=seed, discount=self.gamma)
 
     def _check_sasr(self, shaper: SASR) -> None:
@@ -97,6 +98,8 @@ class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
         if isinstance(self._shaper, Shaper):
             self._shaper.check(step)
         self._shaper.release(slots)
+        if step.success is not None:
+            self.successes[self.pos] = step.success.numpy()
         super().add(obs, next_obs, action, reward, done, infos)
         self.observe(step)
 
@@ -145,6 +148,7 @@ class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
             next_obs=self._states(self._next_at(*at)),
             terminated=self._on_device(self._terminated(*at) > 0),
             slot=self._on_device(at[0] * self.n_envs + at[1]),
+            success=self._on_device(self.successes[at]),
         )
         return Window(steps, self._on_device(counts))
 

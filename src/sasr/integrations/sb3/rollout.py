@@ -23,6 +23,7 @@ from sasr.shaping.rivals.rosa import Rosa
 OFF_POLICY = (ExploRS, GfaRfe, Relara, Rosa)
 """Shapers that learn from a replay buffer."""
 
+_SHAPED = ("obs", "action", "reward", "next_obs", "terminated", "success")
 ROUNDING = 1e-6
 """Relative size of what is left of a reward of 0 when a value was added to it and taken off again."""
 
@@ -107,8 +108,7 @@ class ShapedRolloutBuffer(ShapedBuffer, RolloutBuffer):
                 f"the shaper observed {len(self.steps)} of {self.buffer_size} steps of this rollout; this buffer is "
                 "for models that collect as Stable-Baselines3's PPO and A2C do"
             )
-        columns = zip(*(step[:5] for step in self.steps), strict=True)  # from obs to terminated
-        self.rollout = Batch(*(torch.stack(column, 1).flatten(1, 2).to(self.device) for column in columns))
+        self.rollout = Batch(**{name: self._column(name) for name in _SHAPED})
         stored = self.rewards
         self.rewards = stored + self.shape(self.rollout).reshape(stored.shape).cpu().numpy()
         super().compute_returns_and_advantage(last_values, dones)
@@ -119,8 +119,12 @@ class ShapedRolloutBuffer(ShapedBuffer, RolloutBuffer):
             # Stable-Baselines3 puts one environment's steps after the other's, the rollout one step after the other.
             envs, steps = np.divmod(batch_inds, self.buffer_size)
             index = torch.as_tensor(steps * self.n_envs + envs, device=self.device)
-            self.train_shaper(Batch(*(part[:, index] for part in self.rollout if part is not None)))
+            self.train_shaper(Batch(**{name: getattr(self.rollout, name)[:, index] for name in _SHAPED}))
         return super()._get_samples(batch_inds, env)
+
+    def _column(self, name: str) -> Tensor:
+        """An entry of all steps of the rollout, (1, steps · environments, …)."""
+        return torch.stack([getattr(step, name) for step in self.steps], dim=1).flatten(1, 2).to(self.device)
 
 
 class ShapedDictRolloutBuffer(ShapedRolloutBuffer, DictRolloutBuffer):
