@@ -136,7 +136,7 @@ def test_a_result_is_saved_as_soon_as_its_runs_are_done(
 @pytest.mark.slow
 def test_what_was_stopped_is_saved_as_far_as_it_came(here: Path) -> None:
     output = stopped_after_two_evaluations(here, signal.SIGINT)
-    assert "give the same command again" in output
+    assert "the same command resumes them" in output
     assert len(list((here / "grid" / "cells").glob("*/checkpoints/*/agent.safetensors"))) >= 2
     (result,) = read_results(here / "results").results
     assert sorted(seed.seed for seed in result.seeds) == [3, 5]
