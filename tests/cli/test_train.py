@@ -133,7 +133,10 @@ class NanTask(gym.Env):
         (("Pendulum-v1", "--exploration", "noissy"), "exploration=noissy is not one of gaussian, noisy"),
         (("Pendulum-v1", "--agent", "td3", "--exploration", "noisy"), "exploration"),
         (("Pendulum-v1", "--shaper", "none", "--set", "shaper.reward_weight=1"), "none has no settings"),
-        (("NanTask-v0", "--steps", "100", "--eval-every", "0", *SMALL), "is nan in dimension 1"),
+        (
+            ("NanTask-v0", "--steps", "100", "--eval-every", "0", *SMALL),
+            "NanTask-v0, step 49: observation of seed 0, environment 0 is nan in dimension 1",
+        ),
     ],
 )
 def test_a_mistake_is_one_clear_line_and_exit_2(

@@ -18,7 +18,9 @@ class Screen(gym.Wrapper[NDArray[Any], np.int64, NDArray[np.uint8], np.int64]):
     What `gymnasium.wrappers.AtariPreprocessing` does, without OpenCV, whose 58 MiB would serve for the resize alone.
     """
 
-    def __init__(self, console: gym.Env[NDArray[np.uint8], np.int64], *, frame_skip: int = 4, scale: bool = False):
+    def __init__(
+        self, console: gym.Env[NDArray[np.uint8], np.int64], *, frame_skip: int = 4, scale: bool = False
+    ) -> None:
         """Wrap a console.
 
         Args:

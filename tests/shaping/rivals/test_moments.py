@@ -78,9 +78,9 @@ def test_what_came_before_learning_weighs_as_one_horizon() -> None:
     for spread in spreads.values():
         for _ in range(5_000):
             spread.advance(large, yes(large))
-        spread.learning_begins()
+        spread.update(torch.zeros(1, 8))
         after_first = spread.moments.count.clone()
-        spread.learning_begins()  # only the first call counts
+        spread.update(torch.zeros(1, 8))  # only the first call counts
         assert torch.equal(spread.moments.count, after_first)
         for _ in range(1_000):
             spread.advance(small, yes(small))

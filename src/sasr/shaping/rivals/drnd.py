@@ -15,7 +15,7 @@ from sasr.randomness import MemberStreams
 from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread, spread
 from sasr.shaping.rivals.random_network import RandomNetwork
-from sasr.shaping.rivals.rnd import DistillationConfig, draw_mask, make_scale, update_scale
+from sasr.shaping.rivals.rnd import DistillationConfig, draw_mask, make_scale
 from sasr.shaping.rivals.state_vectors import StateVectors
 from sasr.shaping.settings import settings_from
 
@@ -153,7 +153,7 @@ class DRND(Shaper):
         loss, terms = self.loss(states, keep, self.draw_targets(keep))
         self.adam.minimise(loss.sum())
         bonus = self.bonus(terms)
-        update_scale(self.scale, bonus)
+        self.scale.update(bonus)
         return {
             "prediction_error": loss.detach(),
             "distance": terms.distance.mean(1),

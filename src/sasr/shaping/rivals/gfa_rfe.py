@@ -26,7 +26,6 @@ from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.encoder import ObservationEncoder
 from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, spread
 from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_share, check_weight
-from sasr.shaping.rivals.rnd import update_scale
 from sasr.shaping.settings import settings_from
 
 CPU = torch.device("cpu")
@@ -266,7 +265,7 @@ class GfaRfe(Shaper):
         loss = self.fit(
             self._encoded(self.encoder, batch.obs, batch.action), target, weight=deviation.square().reciprocal()
         )
-        update_scale(self.scale, bonus)
+        self.scale.update(bonus)
         return {
             "deviation": bonus.mean(1) / max(self.config.confidence, 1e-12),
             "novelty_spread": spread(bonus),

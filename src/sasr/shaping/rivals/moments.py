@@ -69,7 +69,7 @@ class ReturnSpread(nn.Module):
     def __init__(
         self, members: int, envs: int, *, discount: float, device: torch.device, learning: bool = True
     ) -> None:
-        """`learning` is whether rewards count in full from the first on, or once `learning_begins`."""
+        """`learning` is whether rewards count in full from the first on, or from the first `update` on."""
         super().__init__()
         self.discount = discount
         self.horizon_rows = envs / (1.0 - discount)
@@ -82,8 +82,8 @@ class ReturnSpread(nn.Module):
         self.running.copy_(torch.where(valid, self.discount * self.running + reward, self.running))
         self.moments.merge(self.running[..., None], valid)
 
-    def learning_begins(self) -> None:
-        """At the first call, let what was observed so far weigh as one horizon of steps and no more.
+    def update(self, reward: Tensor) -> None:
+        """At the first batch (P, B) that is learned from, let what came before weigh as one horizon of steps at most.
 
         Before a replay buffer is learned from, there are thousands of random steps, and rewards of what has learned
         nothing yet are far larger than any later one.
@@ -156,6 +156,9 @@ class TransposedSpread(nn.Module):
         new = (self.envs * full).double().expand_as(mean)
         self.moments.merge_moments(mean, (square - mean.square()).clamp(min=0.0), new)
         self.total.mul_(~full)
+
+    def update(self, reward: Tensor) -> None:
+        """Nothing: it moves with the steps alone."""
 
     def forward(self) -> Tensor:
         """The spread (P, 1) in float32, to divide rewards by."""

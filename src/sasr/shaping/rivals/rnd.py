@@ -186,7 +186,7 @@ class RND(Shaper):
         states = self.states(batch.next_obs)
         loss, error = self.loss(states, draw_mask(self.mask_streams, states, self.config.trained_share))
         self.adam.minimise(loss.sum())
-        update_scale(self.scale, error)
+        self.scale.update(error)
         return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}
 
 
@@ -199,14 +199,6 @@ def make_scale(config: Any, host: Host) -> RecentSum | ReturnSpread | Transposed
         return TransposedSpread(host.members, host.envs, rollout=config.rollout, **common)
     # An agent with two value heads learns from rollouts, without thousands of random steps before the first.
     return ReturnSpread(host.members, host.envs, learning=config.separate_stream, **common)
-
-
-def update_scale(scale: RecentSum | ReturnSpread | TransposedSpread, bonus: Tensor) -> None:
-    """Take in the bonuses (P, B) of a batch that is learned from."""
-    if isinstance(scale, RecentSum):
-        scale.update(bonus)
-    elif isinstance(scale, ReturnSpread):
-        scale.learning_begins()
 
 
 def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:
