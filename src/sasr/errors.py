@@ -18,5 +18,5 @@ def unknown_name(what: str, name: object, options: Iterable[str]) -> ValueError:
     """
     known = list(options)
     close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
-    hint = f" did you mean {close[0]!r}?" if close else ""
-    return ValueError(f"{what} {name!r} is unknown;{hint} One of: {', '.join(known)}")
+    one_of = f"did you mean {close[0]!r}? One of" if close else "take one of"
+    return ValueError(f"{what} {name!r} is unknown; {one_of}: {', '.join(known)}")

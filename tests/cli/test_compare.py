@@ -194,7 +194,7 @@ def evaluations(here: Path) -> list[int]:
         ((*TINY, "--final-episodes", "0"), "--final-episodes 0 must be at least 1"),
         ((*TINY, "--set", "agent.hiden=3"), "did you mean 'hidden'"),
         ((*TINY, "--set", "shaper.retention=1"), "sac: shaper.retention: shaper=none has no settings"),
-        ((*TINY, "--set", "task.gravity=1"), "setting of Pendulum-v1 'gravity' is unknown; One of: g"),
+        ((*TINY, "--set", "task.gravity=1"), "setting of Pendulum-v1 'gravity' is unknown; take one of: g"),
         (("table1", "--set", "task.fixed=true"), "MountainCar: setting of SASR/MountainCar-v0 'fixed' is unknown"),
         (("table1", "--set", "task.fixed=true"), "narrow --tasks to tasks that have it"),
         (("table1-games", "--tasks", "Freeway", "--methods", "td3"), "td3 on Freeway: action space Discrete"),

@@ -49,6 +49,16 @@ def test_the_command_writes_figures_and_tables_where_asked(
     assert {"curves.png", "curves.pdf", "profiles.pdf", "final.md", "final.tex", "final.csv", "time.md"} <= names
 
 
+def test_a_folder_of_figures_that_cannot_be_made_is_named_with_its_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "runs" / "one", last=2_000)
+    (tmp_path / "file").write_text("")
+    code, output = run(capsys, "report", str(tmp_path / "runs"), "--figures", str(tmp_path / "file" / "figures"))
+    assert code == 2
+    assert "choose another place with --figures" in output
+
+
 @pytest.mark.slow
 def test_runs_that_logged_their_states_give_figures_4_and_5(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -52,7 +52,7 @@ def report(
     if folder.is_dir() or out:  # otherwise DIR is wrong, and must not be made here
         check_writable(path.parent)
     if figures:
-        check_writable(figures)
+        check_writable(figures, flag="--figures")
     plotly_script()  # a missing package raises before the work, not after it
     curves = read_reference(reference) if reference else None
     console = Terminal()
