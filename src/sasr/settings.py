@@ -47,8 +47,8 @@ class TrainConfig:
     """One independent run for each, all in one process."""
     steps: int = 100_000
     """Environment steps of each seed."""
-    environments: int = 1
-    """Environments of each seed."""
+    environments: int | None = None
+    """Environments of each seed; None is 1, or 8 for PPO on images."""
     task_settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the task by name, such as {"fixed": True}: arguments of its constructor."""
     max_episode_steps: int | None = None
@@ -59,6 +59,8 @@ class TrainConfig:
     """cpu, cuda or cuda:1; auto uses CUDA if it is available."""
     accelerate: Mode = "auto"
     """How updates run: eager, compile, graph (CUDA graphs), or auto, the fastest on the device."""
+    frame_stack: int | None = None
+    """Newest images that the policy sees at once; None is 4 where observations are single images, else 1."""
     capacity: int = 1_000_000
     """Size of each seed's replay buffer in steps; at most `steps` are allocated."""
     discount: float = 0.99
@@ -127,7 +129,12 @@ class TrainConfig:
     @property
     def steps_kept(self) -> int:
         """The replay buffer's size: not longer than the run."""
-        return min(self.capacity, max(self.steps, self.environments))
+        return min(self.capacity, max(self.steps, self.envs))
+
+    @property
+    def envs(self) -> int:
+        """Environments of each seed: one, where no number is given."""
+        return self.environments or 1
 
     def sasr_config(self) -> SasrConfig:
         """SASR's settings: `shaper_config`, or the preset's."""
@@ -142,7 +149,7 @@ class TrainConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrainConfig:
         """Settings from plain data; unknown names are rejected."""
-        data = dict(data)
+        data = {"frame_stack": 1, **data}  # older runs have none: their policies saw one frame
         shaper = shaper_named(data.get("shaper", "sasr"))
         if data.get("agent_config") is not None:
             config_class = agent_named(data["agent"])[1].config
@@ -298,9 +305,10 @@ def choose_device(name: str) -> torch.device:
 
 
 def _check_counts(config: TrainConfig) -> None:
-    for name in ("steps", "environments", "capacity", "eval_episodes", "log_every"):
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name}={getattr(config, name)} must be at least 1")
+    for name in ("steps", "environments", "frame_stack", "capacity", "eval_episodes", "log_every"):
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name}={value} must be at least 1")
     for name, most in _MOST.items():
         if (getattr(config, name) or 0) > most:
             raise ValueError(f"{name}={getattr(config, name)} must be at most {most:,}")

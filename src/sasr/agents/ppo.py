@@ -126,7 +126,7 @@ class Ppo(CheckedModule):
         super().__init__()
         self.config = config = config or PpoConfig()
         self.members, self.device, self.discount = host.members, host.device, host.discount
-        self.obs_shape = tuple(host.observation_space.shape or ())
+        self.obs_shape = tuple(host.policy_space.shape or ())
         self.heads = config.value_heads or 1
         self.rows = config.rollout // host.envs
         self.batch_size = self.rows * host.envs // config.minibatches
@@ -138,7 +138,7 @@ class Ppo(CheckedModule):
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.policy = policy_for(host.action_space, host.members, host.device)
         self.net = actor_critic_for(
-            host.observation_space,
+            host.policy_space,
             self.policy.outputs,
             self.heads,
             hidden=config.hidden,

@@ -66,10 +66,17 @@ def evaluate_run(
         f"{run} at step {policy.steps:,}, {episodes} episodes a seed", highlight=False, markup=False, soft_wrap=True
     )
     table = Table(box=box.SIMPLE)
-    for column in ("", "return", "length", "success rate"):
-        table.add_column(column, justify="left" if not column else "right", no_wrap=True)
+    columns = ["return", "length", "success rate"]
+    if result.scores.size:
+        columns.append("score")
+    table.add_column("", no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
     for row in rows(policy, result):
-        table.add_row(row.name, _with_error(*row.ret), _with_error(*row.length), _with_error(*row.success, share=True))
+        cells = [_with_error(*row.ret), _with_error(*row.length), _with_error(*row.success, share=True)]
+        if result.scores.size:
+            cells.append(_with_error(*row.score))
+        table.add_row(row.name, *cells)
     console.print(table)
     written = [write_evaluation(policy, result, seed=seed, deterministic=deterministic)]
     if video:

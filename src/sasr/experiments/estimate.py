@@ -227,7 +227,7 @@ def _seconds_of_turns(trainer: Trainer, enough: Callable[[int, float], bool]) ->
 
 def _seconds_of_acting(trainer: Trainer) -> float:
     """Seconds of an action in an evaluation, where a batch has one observation of each episode."""
-    obs = torch.from_numpy(trainer.loop.obs)[:, :1]
+    obs = trainer.learner.seen(torch.from_numpy(trainer.loop.obs))[:, :1]
     obs = obs.expand(obs.shape[0], trainer.config.eval_episodes, *obs.shape[2:])
     trainer.learner.act_best(obs)
     began = time.monotonic()
@@ -256,10 +256,10 @@ def _smaller(config: TrainConfig, **changes: Any) -> TrainConfig:
     agent = config.agent_config
     batch = int(getattr(agent, "batch_size", 0))
     if hasattr(agent, "burn_in"):
-        agent = dataclasses.replace(agent, burn_in=min(agent.burn_in, max(batch, config.environments)))
-    if hasattr(agent, "minibatches") and config.environments == 1:
+        agent = dataclasses.replace(agent, burn_in=min(agent.burn_in, max(batch, config.envs)))
+    if hasattr(agent, "minibatches") and config.envs == 1:
         agent = dataclasses.replace(agent, rollout=agent.rollout // agent.minibatches, minibatches=1)
-    least = max(_TRIAL_CAPACITY, 2 * batch, 4 * config.environments)
+    least = max(_TRIAL_CAPACITY, 2 * batch, 4 * config.envs)
     capacity = min(config.capacity, least)
     return dataclasses.replace(config, seeds=config.seeds[:1], capacity=capacity, agent_config=agent, **changes)
 

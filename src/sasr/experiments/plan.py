@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import gymnasium as gym
+
 from sasr.agents.registry import AGENTS, agent_named
-from sasr.api import agent_for, default_steps
+from sasr.api import default_steps, spaces_of
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.settings import WHOLE_RUN, SettingError, TrainConfig, first_seeds, typed_settings, typed_task_settings
@@ -292,9 +294,10 @@ class Method:
         task_settings = typed_task_settings(task, task_settings or {})
         agent, agent_config = self.agent, None
         if self.agent_settings:
-            agent = _agent_for(task, agent, **task_settings)
-            known = typed_settings("agent", [AGENTS[agent].config], self.agent_settings)
-            agent_config = AGENTS[agent].settings(**known)
+            observation_space, action_space = _spaces_of(task, **task_settings)
+            agent, kind = agent_named(agent, action_space)
+            known = typed_settings("agent", [kind.config], self.agent_settings)
+            agent_config = kind.settings_for(observation_space, **known)
         return TrainConfig(
             task=task,
             task_settings=task_settings,
@@ -347,8 +350,8 @@ def built_in_methods() -> dict[str, Method]:
 
 
 @lru_cache(maxsize=256)
-def _agent_for(task: str, agent: str, **task_settings: Any) -> str:
-    return agent_for(task, agent, **task_settings)
+def _spaces_of(task: str, **task_settings: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    return spaces_of(task, **task_settings)
 
 
 def plain(value: Any) -> Any:

@@ -136,6 +136,8 @@ class MetricsFile:
             event["length_mean"] = float(result.lengths[member].mean())
             event["success_rate"] = float(result.success[member].mean())
             event["returns"] = result.returns[member].tolist()
+            if result.scores.size:
+                event["score_mean"] = float(result.scores[member].mean())
             self._write(event)
         self._flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from sasr.agents.registry import agent_named
 from sasr.envs.population import Population
+from sasr.experience.frames import stack_depth
 from sasr.experience.types import Host
 from sasr.settings import TrainConfig, choose_device
 from sasr.shaping.base import RewardShaper, adapt
@@ -25,7 +27,7 @@ from sasr.shaping.sasr import SASR
 from sasr.tasks.environment import TaskLike
 from sasr.training import checkpoint
 from sasr.training.base import DivergedError, Learner
-from sasr.training.evaluate import Evaluation, evaluate
+from sasr.training.evaluate import SCORE, Evaluation, evaluate
 from sasr.training.fast import speed_up
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
@@ -135,13 +137,17 @@ class Trainer:
                 Population(
                     self.task,
                     seeds=config.seeds,
-                    environments=config.environments,
+                    environments=config.envs,
                     workers=self._workers(),
                     **config.task_options,
                 )
             )
             self.shaper = make_shaper(config) if shaper is None else shaper
             self.learner = make_learner(config, self.population, self.shaper, self.device)
+            # A checkpoint says what was chosen.
+            self.config = config = dataclasses.replace(
+                config, environments=config.envs, frame_stack=self.learner.frame_stack
+            )
             self.graphs = speed_up(self.learner, config.accelerate)
             if config.steps < self.learner.burn_in:
                 raise ValueError(
@@ -156,7 +162,7 @@ class Trainer:
 
     def _workers(self) -> int | None:
         # One environment steps in this process, unless an accelerator learns meanwhile.
-        alone = len(self.config.seeds) * self.config.environments == 1
+        alone = len(self.config.seeds) * self.config.envs == 1
         overlaps = alone and self.device.type == "cuda" and self.config.workers is None
         return 1 if overlaps else self.config.workers
 
@@ -236,9 +242,15 @@ class Trainer:
                 seeds=config.seeds,
                 environments=config.eval_episodes,
                 workers=config.workers,
+                info_keys=(SCORE,),
                 **config.task_options,
             )
-        return evaluate(self._evaluation_population, self.learner.act_best, warn=self._warn_once)
+        return evaluate(
+            self._evaluation_population,
+            self.learner.act_best,
+            frame_stack=self.learner.frame_stack,
+            warn=self._warn_once,
+        )
 
     def _close_evaluation(self) -> None:
         if self._evaluation_population is not None:
@@ -380,13 +392,15 @@ def make_learner(
         envs=population.environments,
         device=device,
         discount=config.discount,
+        frame_stack=stack_depth(population.observation_space, config.frame_stack, time_limit=population.time_limit),
     )
     _, kind = agent_named(config.agent, population.action_space)
+    agent_config = config.agent_config or kind.settings_for(population.observation_space)
     asked = config.truncation_is_terminal
     wanted = shaper is not None and shaper.truncation_is_terminal
     terminal = wanted if asked is None else asked
     if kind.on_policy:
-        agent = kind.make(host, with_value_heads(config.agent_config or kind.settings(), shaper))
+        agent = kind.make(host, with_value_heads(agent_config, shaper))
         if config.steps <= agent.steps_per_rollout:
             raise ValueError(
                 f"steps={config.steps} ends before anything is learned from a first rollout of "
@@ -395,7 +409,7 @@ def make_learner(
         return OnPolicy(host, agent, shaper=shaper, truncation_is_terminal=terminal)
     return OffPolicy(
         host,
-        kind.make(host, config.agent_config),
+        kind.make(host, agent_config),
         shaper=shaper,
         capacity=config.steps_kept,
         truncation_is_terminal=terminal,
@@ -412,8 +426,8 @@ def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
 
 def _check_same_run(config: Mapping[str, Any], found: checkpoint.Checkpoint) -> None:
     names = ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config")
-    saved_config = {"task_settings": {}, **found.facts["config"]}  # older runs have none
-    for name in (*names, "max_episode_steps", "task_settings"):
+    saved_config = {"task_settings": {}, "frame_stack": 1, **found.facts["config"]}  # older runs have neither
+    for name in (*names, "max_episode_steps", "task_settings", "frame_stack"):
         current, saved = json.loads(json.dumps(config[name])), saved_config.get(name)
         if current != saved:
             raise ValueError(
