@@ -78,6 +78,8 @@ class ConsoleView:
             self._print(self.title)
         if self.steps:
             self._print(f"resumed at step {self.steps:,}")
+        if trainer.pace is not None and trainer.pace.start:
+            self._print(trainer.pace.start)
 
     def turned(self, steps: int) -> None:
         """Redraw now and then."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sasr.agents.registry import agent_named
 from sasr.envs.population import Population
-from sasr.experience.frames import stack_depth
+from sasr.experience.frames import picture_axes, stack_depth
 from sasr.experience.types import Host
 from sasr.settings import TrainConfig, choose_device
 from sasr.shaping.base import RewardShaper, adapt
@@ -32,6 +32,7 @@ from sasr.training.fast import speed_up
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy, with_value_heads
+from sasr.training.pace import ImagePace
 from sasr.training.signals import InterruptedBySignal, StopSignals
 
 CHECKPOINTS = "checkpoints"
@@ -157,6 +158,14 @@ class Trainer:
             self.loop = Loop(self.population, self.learner)
             if isinstance(self.shaper, SASR):
                 self.loop.watch = SuccessWatch(self.shaper.config.reward_above)
+            self.pace: ImagePace | None = None
+            if picture_axes(self.population.observation_space) is not None:
+                self.pace = ImagePace(
+                    steps=config.steps,
+                    cycle=getattr(self.learner.agent, "steps_per_rollout", self.learner.update_every),
+                    device=self.device,
+                    burn_in=self.learner.burn_in,
+                )
             self._evaluation_population: Population | None = None
             self._stack = stack.pop_all()
 
@@ -210,7 +219,13 @@ class Trainer:
 
     def _turn(self) -> None:
         config, loop, before = self.config, self.loop, self.loop.steps
+        began = time.perf_counter()
         ended = loop.turn()
+        if self.pace is not None:
+            seconds, steps = time.perf_counter() - began, loop.steps - before
+            text = self.pace.turned(seconds, steps, at=loop.steps, learning=bool(loop.figures))
+            if text:
+                self.recorder.notice(loop.steps, text)
         if ended:
             self.recorder.episodes(loop.steps, ended)
         if loop.warning:
