@@ -36,7 +36,7 @@ from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
 from sasr.agents.td3 import Td3Config
-from sasr.api import Run, clean_up, continue_run, start
+from sasr.api import Run, clean_up, resume, start
 from sasr.files import leftovers
 from sasr.logs.metrics import HISTORY, read_metrics
 from sasr.shaping.presets import preset_config
@@ -128,7 +128,7 @@ def live(folder: Path, config: TrainConfig) -> None:
     elif Run(folder).finished:
         clean_up(Run(folder))
     else:
-        continue_run(Run(folder), start_over=newest(folder / CHECKPOINTS) is None)
+        resume(folder, progress=False, start_over=newest(folder / CHECKPOINTS) is None)
 
 
 def begin_life(folder: Path, config: TrainConfig, prepare: Callable[[], None] = lambda: None) -> int:

@@ -11,8 +11,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
 from sasr.cli.compare_estimate import once_per_class, print_estimate
 from sasr.cli.compare_results import save_results, write_complete
@@ -146,7 +144,7 @@ def compare(
         return
     write_plan(parts, out)
     if cluster is not None:
-        console.print(Text(cluster.exposure), soft_wrap=True)
+        console.print_line(cluster.exposure)
     run_grid(Grid(todo), cluster or resources.runner(share), out, console, store, save_stopped=save_stopped)
 
 
@@ -174,7 +172,7 @@ def _with_flags(runs: Iterable[GridRun], set_texts: list[str], flags: Mapping[st
 
 
 def _without(
-    cannot_act: Mapping[str, ActionSpaceError], runs: Sequence[GridRun], choice: Choice, console: Console
+    cannot_act: Mapping[str, ActionSpaceError], runs: Sequence[GridRun], choice: Choice, console: Terminal
 ) -> list[GridRun]:
     """The runs whose agents can act; prints a line for each of the others.
 
@@ -189,7 +187,7 @@ def _without(
         line = f"{run.method.name} on {run.task}: {error}"
         if not runnable or (choice.methods and run.method.name not in methods):
             raise ValueError(line)
-        console.print(Text(f"skipped: {line}", "yellow"), soft_wrap=True)
+        console.print_line(f"skipped: {line}", "yellow")
     return runnable
 
 
@@ -262,7 +260,7 @@ def _gpus(flag: float | None, device: str) -> float:
 
 
 def run_grid(
-    grid: Grid, runner: Runner, out: Path, console: Console, results: Path | None, *, save_stopped: bool = False
+    grid: Grid, runner: Runner, out: Path, console: Terminal, results: Path | None, *, save_stopped: bool = False
 ) -> None:
     """Run what is left, save what is done, and exit with 1 or 130 if a run failed or was stopped."""
     if grid.left:
@@ -275,20 +273,16 @@ def run_grid(
             grid.run(runner)
     finally:
         signal.signal(signal.SIGTERM, before)
-
-    def print_line(line: str, style: str = "") -> None:
-        console.print(Text(line, style), soft_wrap=True)
-
     done, failed, stopped = grid.of("done"), grid.of("failed"), grid.of("stopped")
-    print_line(f"{len(done)} of {len(grid.statuses)} runs done: {out}")
+    console.print_line(f"{len(done)} of {len(grid.statuses)} runs done: {out}")
     for status in failed:
-        print_line(f"failed: {status.job.run}: {status.reason}; log: {status.job.log}", "bold red")
+        console.print_line(f"failed: {status.job.run}: {status.reason}; log: {status.job.log}", "bold red")
     if results is not None:
         save_results(grid, results, console, save_stopped)
     if stopped:
-        print_line(f"{len(stopped)} runs were stopped; the same command resumes them", "yellow")
+        console.print_line(f"{len(stopped)} runs were stopped; the same command resumes them", "yellow")
     if done:
-        print_line(f"sasr report {out}")
+        console.print_line(f"sasr report {out}")
     if failed:
         sys.exit(1)
     if stopped:

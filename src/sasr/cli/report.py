@@ -11,8 +11,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.text import Text
 
 from sasr.experiments.plan import built_in_methods
 from sasr.files import check_writable
@@ -66,9 +64,9 @@ def report(
         with console.status("drawing"):
             write_figures(collection, summary, figures, reference=curves)
     _print_collection(collection, console)
-    console.print(Text(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB)"), soft_wrap=True)
+    console.print_line(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB)")
     if figures:
-        console.print(Text(f"figures and tables: {figures}"), soft_wrap=True)
+        console.print_line(f"figures and tables: {figures}")
     if open:
         webbrowser.open(path.resolve().as_uri())
 
@@ -133,14 +131,13 @@ def _visit_figure(runs: Mapping[str, StatesOfRun]) -> Any:
     )
 
 
-def _print_collection(collection: Collection, console: Console) -> None:
+def _print_collection(collection: Collection, console: Terminal) -> None:
     """Print what the report has, and what is incomplete or could not be read."""
     seeds = sum(len(result.seeds) for result in collection.results)
     tasks, methods = len(collection.tasks), len(collection.methods)
-    console.print(f"{tasks} task(s), {methods} method(s), {seeds} run(s)", highlight=False)
+    console.print_line(f"{tasks} task(s), {methods} method(s), {seeds} run(s)")
     for result in collection.results:
         if result.gaps:
-            line = f"incomplete: {result.method} on {result.task}: {'; '.join(result.gaps)}"
-            console.print(Text(line, "yellow"), soft_wrap=True)
+            console.print_line(f"incomplete: {result.method} on {result.task}: {'; '.join(result.gaps)}", "yellow")
     for problem in collection.problems:
-        console.print(Text(f"left out: {problem.path} {problem.text}", "red"), soft_wrap=True)
+        console.print_line(f"left out: {problem.path} {problem.text}", "red")

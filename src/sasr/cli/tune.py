@@ -24,7 +24,7 @@ from sasr.settings import TrainConfig, first_seeds, shown
 from sasr.terminal import Terminal
 from sasr.training.base import DivergedError
 from sasr.training.evaluate import Evaluation
-from sasr.training.trainer import Silent, Trainer
+from sasr.training.trainer import Recorder, Trainer
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -195,7 +195,7 @@ class Search:
             lines.append("the tuned settings are not better on new seeds: keep the default. The best ones were")
         lines.append(flags)
         for line in lines:
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print_line(line)
 
     def _try(self, trial: Trial) -> float:
         chosen: dict[str, float] = {}
@@ -250,7 +250,7 @@ def _remove_half_line(log: Path) -> None:
         os.truncate(log, len(whole) + len(newline))
 
 
-class Values(Silent):
+class Values(Recorder):
     """Records the returns of evaluations, and prunes a trial that is behind the others."""
 
     def __init__(self, trial: Trial | None) -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from sasr.files import read_regular
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
-from sasr.training.trainer import Trainer
+from sasr.training.trainer import Recorder, Trainer
 
 try:
     import fcntl
@@ -38,14 +39,14 @@ Event = dict[str, Any]
 """A line: kind, step, member (index of the seed) and seed, null if it concerns all, and the kind's values."""
 
 
-class MetricsFile:
+class MetricsFile(Recorder):
     """Writes every event when it happens; a checkpoint has the file's length, to which resuming cuts it.
 
     Lines of the kinds episode, figures and evaluation depend on the settings and the seed alone; times are in lines of
     the kind clock.
     """
 
-    def __init__(self, folder: Path, *, warn: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, folder: Path, *, warn: Callable[[str], None] = warnings.warn) -> None:
         """Nothing is written before `begin`.
 
         Args:
