@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sasr.agents.registry import AGENTS, agent_named
-from sasr.errors import unknown_name
+from sasr.errors import installed, unknown_name
 from sasr.files import remove_leftovers
 from sasr.logs import plots, tensorboard, wandb
 from sasr.logs.console import ConsoleView, shaper_in_words
@@ -266,22 +266,22 @@ def _recorder(path: Path, *, progress: bool, events: bool, track: str = "") -> R
         recorders["console"] = view
     recorders["success_map"] = SuccessMap(path)
     recorders["states"] = VisitedStates(path)
-    if events and tensorboard.available():
+    if events and installed("tensorboard"):
         recorders["tensorboard"] = TensorBoard(path)
     if track:
         wandb.check(track)
         recorders[track] = wandb.Wandb(path)
     recorder = Recorders(recorders)
-    if events and not tensorboard.available():
+    if events and not installed("tensorboard"):
         recorder.notice(0, tensorboard.INSTALL)
-    if not plots.available():
+    if not installed("matplotlib"):
         recorder.notice(0, plots.INSTALL)
     return recorder
 
 
 def _draw(folder: RunFolder, warn: Callable[[str], None]) -> None:
     """Draw the curve and the maps; the run is saved, so a picture that fails only gives a warning."""
-    if not plots.available():
+    if not installed("matplotlib"):
         return
     for name, draw in ((plots.CURVE, _draw_curve), (plots.MAPS, _draw_maps)):
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from sasr.cli.options import AllowImport
-from sasr.final_evaluation import INSTALL, evaluate_policy, record_video, rows, write_evaluation
+from sasr.final_evaluation import evaluate_policy, need_video, record_video, rows, write_evaluation
 from sasr.logs.console import number
 from sasr.policy import load_policy
 from sasr.terminal import Terminal
@@ -42,8 +41,8 @@ def evaluate_run(
         workers: Processes that step the environments; None chooses by cost and cores.
         allow_import: Modules that the run's task may be imported from, though they are not installed.
     """
-    if video and not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
-        raise ImportError(INSTALL)  # before the work, not after it
+    if video:
+        need_video()  # before the work, not after it
     console = Terminal()
     damaged: list[str] = []
     policy = load_policy(run, device=device, on_problem=lambda path, why: damaged.append(f"{path.name} ({why})"))

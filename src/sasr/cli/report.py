@@ -15,7 +15,7 @@ import tyro
 from sasr.experiments.plan import built_in_methods
 from sasr.files import check_writable
 from sasr.report import figures as drawing
-from sasr.report.page import plotly_script, write_page
+from sasr.report.page import need_page, write_page
 from sasr.report.read import Collection, References, StatesOfRun, collect, joined_states, read_reference
 from sasr.report.store import slug
 from sasr.report.summary import Summary, summarise
@@ -51,7 +51,7 @@ def report(
         check_writable(path.parent)
     if figures:
         check_writable(figures, flag="--figures")
-    plotly_script()  # a missing package raises before the work, not after it
+    need_page()  # before the work, not after it
     curves = read_reference(reference) if reference else None
     console = Terminal()
     with console.status("reading"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import sys
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sasr.files import read_regular
+from sasr.files import plain, read_regular
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 from sasr.training.trainer import Recorder, Trainer
@@ -192,7 +191,7 @@ class MetricsFile(Recorder):
 
     def _write(self, event: Event) -> None:
         """Add a line, for `_flush` to write."""
-        self._waiting += json.dumps(_plain(event)).encode() + b"\n"
+        self._waiting += json.dumps(plain(event)).encode() + b"\n"
 
     def _flush(self) -> None:
         try:
@@ -275,17 +274,6 @@ def _end_of_line(path: Path, end: int) -> int:
                 return start + newline + 1
             end = start
     return 0
-
-
-def _plain(value: Any) -> Any:
-    """A value in the types of JSON: NaN and infinity become null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return list(map(_plain, value))
-    return value
 
 
 _STATUS = Path("/proc/self/status")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,11 +35,6 @@ class Curve(NamedTuple):
     steps: NDArray[np.int64]  # (K,)
     returns: NDArray[np.float64]  # (P, K) mean return of the episodes, NaN where there was none
     success: NDArray[np.float64]  # (P, K) share of episodes that succeeded
-
-
-def available() -> bool:
-    """Whether pictures can be drawn."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def evaluation_curve(events: list[Event], members: int) -> Curve:
