@@ -92,16 +92,14 @@ def _grouped(readings: Mapping[str, Reading], plans: Mapping[str, Plan]) -> dict
     The suite of the main comparison has those in its folder too.
     """
     apart = [*(suite for suite in suites() if suite != MAIN_SUITE), *plans]
-    members: dict[str, list[Result]] = defaultdict(list)
-    origins: dict[str, list[str]] = defaultdict(list)
+    results: dict[str, list[tuple[Result, str]]] = defaultdict(list)
     for folder, reading in readings.items():
         groups = [folder] if folder in apart else [MAIN]
         if folder == MAIN_SUITE:
             groups.append(MAIN_SUITE)
         for group in groups:
-            members[group] += reading.results
-            origins[group] += [folder] * len(reading.results)
-    return {name: Collection(with_unique_names(members[name], origins[name])) for name in (MAIN, MAIN_SUITE, *apart)}
+            results[group] += [(result, folder) for result in reading.results]
+    return {name: Collection(with_unique_names(results[name])) for name in (MAIN, MAIN_SUITE, *apart)}
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -31,8 +31,7 @@ def write_complete(grid: Grid, results: Path) -> list[Path]:
 
 
 def _results_of(statuses: Sequence[Status]) -> list[Result]:
-    jobs = [status.job for status in statuses]
-    return with_unique_names([from_run(job.folder) for job in jobs], [job.run.id for job in jobs])
+    return with_unique_names((from_run(status.job.folder), status.job.run.id) for status in statuses)
 
 
 def _unfinished(grid: Grid) -> dict[str, GridRun]:
