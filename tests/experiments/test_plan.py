@@ -156,9 +156,9 @@ def test_parts_that_have_begun_stay_and_the_rest_is_split(seeds: list[int], sets
     ("given", "message"),
     [
         ({"methods": ["sacc"]}, "did you mean 'sac'"),
-        ({"seeds": 0}, "is empty"),
+        ({"seeds": 0}, "must be the number of seeds"),
         ({"seeds": [1, 1]}, "has duplicates"),
-        ({"steps": 0}, "must be at least 1"),
+        ({"steps": 0}, "at least 1"),
     ],
 )
 def test_a_grid_refuses_what_it_can_not_run(given: dict[str, Any], message: str) -> None:
