@@ -32,7 +32,7 @@ class Settings:
 
 
 def main(settings: Settings) -> None:
-    told, console, seconds = machine(), Console(), []
+    where, console, seconds = machine(), Console(), []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         path = write_page(Collection(table_1()), Path(folder) / "report.html")
         size = path.stat().st_size
@@ -52,7 +52,7 @@ def main(settings: Settings) -> None:
         f"{size / 2**20:.1f} MiB, open with its figures after {median:.2f} s (median of {len(seconds)}, "
         f"{min(seconds):.2f} to {max(seconds):.2f})"
     )
-    save(f"page-{settings.label}", {"settings": asdict(settings), "bytes": size, "seconds": seconds}, told)
+    save(f"page-{settings.label}", {"settings": asdict(settings), "bytes": size, "seconds": seconds}, where)
 
 
 if __name__ == "__main__":
