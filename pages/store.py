@@ -75,7 +75,7 @@ def read_store(folder: str | Path) -> Store:
 
 def methods_of(plan: Plan) -> dict[str, Method]:
     """The methods of a plan by name, in its order."""
-    return {cell.method.name: cell.method for cell in plan.runs}
+    return {run.method.name: run.method for run in plan.runs}
 
 
 def takes_apart(plan: Plan) -> bool:
