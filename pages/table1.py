@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from pages.markdown import Block, Blocks, Picture, details, digest, picture
-from pages.rows import BASE, DEFAULT, marks, marks_explained, rows_of, sources
+from pages.rows import BASE, DEFAULT, PAPERS_BASE, PAPERS_DEFAULT, marks, marks_explained, rows_of, sources
 from pages.store import MAIN_SUITE, Store
 from sasr.experiments.plan import GridRun
 from sasr.experiments.plan_file import read_suite
@@ -19,7 +19,7 @@ from sasr.report.store import Result
 from sasr.report.summary import Summary, statistics_of, summarise
 from sasr.report.tables import Entry, Table, aggregate_table, digits_for, final_entry, table_by_task
 
-_PAPERS_AGENT = (DEFAULT, "sasr-authors", BASE)
+_PAPERS_AGENT = (PAPERS_DEFAULT, "sasr-authors", PAPERS_BASE)
 """Methods with the paper's agent: measured, but no part of a row that has ours."""
 _NO_ROW = "*No row is complete yet. What is said over all tasks is said of complete rows alone.*"
 
@@ -114,11 +114,11 @@ def measured(table1: Table1, paper: Mapping[str, Mapping[str, float]]) -> Table:
             rows.append(
                 (
                     Entry(task),
-                    Entry(row.method, mark=marks(row.cell)),
+                    Entry(row.method, mark=marks(row.statistics)),
                     Entry(agent_in_words(row.result.config)),
                     Entry(f"{row.result.steps:,}"),
-                    Entry(str(len(row.cell.scores))),
-                    Entry(row.cell.mean, row.cell.error, digits=row.digits),
+                    Entry(str(len(row.statistics.scores))),
+                    Entry(row.statistics.mean, row.statistics.error, digits=row.digits),
                     Entry(row.paper, digits=row.digits),
                     Entry("yes" if in_row else "no"),
                 )
@@ -206,13 +206,14 @@ def _aggregate_picture(table1: Table1, name: str) -> Block:
 
 
 def _curves(table1: Table1, reference: Mapping[str, Mapping[str, Reference]]) -> Block:
-    """A panel for each task; where a method of a row is missing, its runs with the paper's agent stand for it."""
+    """A panel for each task; where SASR or SAC of a row is missing, others stand in."""
     panels: dict[str, dict[str, Sequence[SeedResult]]] = {task: {} for task in table1.steps}
     for (task, method), result in table1.results.items():
         panels[task][method] = _with_curve(result)
-    for result in table1.others:
-        if result.method in (DEFAULT, BASE) and family(result.method) not in panels[result.task]:
-            panels[result.task][result.method] = _with_curve(result)
+    for method in (DEFAULT, BASE, PAPERS_DEFAULT, PAPERS_BASE):
+        for result in table1.others:
+            if result.method == method and family(method) not in map(family, panels[result.task]):
+                panels[result.task][method] = _with_curve(result)
     shown = {task: {name: seeds for name, seeds in panel.items() if seeds} for task, panel in panels.items()}
     theirs = {}
     for task in shown:

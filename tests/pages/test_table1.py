@@ -97,5 +97,5 @@ def test_the_curves_have_a_panel_for_each_task_and_the_authors_rivals_dashed(sto
     assert len(thin["AntStand"]) == 9  # sasr, sac, td3, ppo, rnd, explo, explors, relara, rosa
     assert {line.get_linestyle() for line in thin["AntStand"]} == {"--"}
     assert thin["RobotSlide"] == []
-    # Eleven of the suite, and SASR with the paper's agent in the place of the one that is missing.
+    # Eleven of the suite, and SASR of another plan in the place of the one that is missing.
     assert len(panels["HumanKeep"].lines) == 12 + len(thin["HumanKeep"])
