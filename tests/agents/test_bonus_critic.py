@@ -11,24 +11,43 @@ import torch
 
 import sasr
 from sasr import Batch, Host
-from sasr.agents import SacConfig, Td3Config
-from sasr.agents.bonus_critic import SacWithBonusCritic, make_sac
-from sasr.agents.sac import Sac, UpdateNoise
+from sasr.agents import SacConfig, SacDiscreteConfig, Td3Config
+from sasr.agents.bonus_critic import (
+    SacDiscreteWithBonusCritic,
+    SacWithBonusCritic,
+    make_sac,
+    make_sac_discrete,
+)
+from sasr.agents.sac import UpdateNoise
 from sasr.experience.replay import Replay
 from sasr.policy import load_policy
 from sasr.shaping.rivals.rnd import RndConfig
 from sasr.training import TrainConfig, Trainer
+from sasr.training.fast import can_compile, compile_parts
 from tests.agents.cases import make_data
 from tests.conftest import box, make_step
 
 ACTIONS = gym.spaces.Box(-1.0, 1.0, (2,))
+DISCRETE = SacDiscreteConfig(hidden=(16, 16), actor_lr=3e-3, critic_lr=3e-3, temperature_lr=1e-2)
 SMALL: dict[str, Any] = {"hidden": (16, 16), "burn_in": 40, "batch_size": 16}
 
 
+def host_of(seeds: tuple[int, ...], *, separate: bool = True, discount: float = 0.9, discrete: bool = False) -> Host:
+    actions = gym.spaces.Discrete(4, start=-1) if discrete else ACTIONS
+    return Host(
+        observation_space=box(5), action_space=actions, seeds=seeds, discount=discount, separate_stream=separate
+    )
+
+
 def make(seeds: tuple[int, ...] = (0, 1), *, discount: float = 0.9, **settings: Any) -> SacWithBonusCritic:
-    host = Host(observation_space=box(5), action_space=ACTIONS, seeds=seeds, discount=discount, separate_stream=True)
-    agent = make_sac(host, SacConfig(hidden=(16, 16), **settings))
+    agent = make_sac(host_of(seeds, discount=discount), SacConfig(hidden=(16, 16), **settings))
     assert isinstance(agent, SacWithBonusCritic)
+    return agent
+
+
+def make_discrete(seeds: tuple[int, ...] = (0, 1), *, discount: float = 0.9) -> SacDiscreteWithBonusCritic:
+    agent = make_sac_discrete(host_of(seeds, discount=discount, discrete=True), DISCRETE)
+    assert isinstance(agent, SacDiscreteWithBonusCritic)
     return agent
 
 
@@ -48,6 +67,33 @@ def test_the_bonus_goes_on_where_the_reward_ends() -> None:
         values = agent.target_bonus_critic(next_obs, action)
     torch.testing.assert_close(of_bonus, 0.9 * torch.minimum(values[0], values[1]))
     assert (of_bonus != 0.0).any()
+
+
+def test_the_bonus_of_discrete_actions_goes_on_too() -> None:
+    agent = make_discrete()
+    batch, bonus = make_data("sac_discrete", 2, 0)
+    for _ in range(20):
+        agent.update(batch, bonus.abs())
+    following = torch.randn(2, 32, 5)
+    ended = batch._replace(terminated=torch.ones_like(batch.terminated), following=following)
+    of_reward, of_bonus = agent.bootstrap(ended)
+    assert (of_reward == 0.0).all()
+    chance = agent.log_policy(following).exp()
+    values = agent.target_bonus_critic(following).amin(0)
+    torch.testing.assert_close(of_bonus, 0.9 * sum(chance[..., a] * values[..., a] for a in range(4)))
+    assert (of_bonus != 0.0).any()
+
+
+def test_a_discrete_actor_climbs_the_sum_of_both_values() -> None:
+    """The reward likes the first action a little, the bonus likes the last one more."""
+    agent = make_discrete(discount=0.0)
+    for t in range(300):
+        batch, _ = make_data("sac_discrete", 2, t)
+        reward, bonus = (batch.action == -1).float(), 3.0 * (batch.action == 2).float()
+        figures = agent.update(batch._replace(reward=reward), bonus)
+    best = agent.act(torch.randn(2, 100, 5), deterministic=True)
+    assert (best == 2).all()
+    assert (figures["bonus_q_mean"] > figures["q_mean"]).all()
 
 
 def test_values_of_reward_and_bonus_are_learned_apart() -> None:
@@ -75,16 +121,20 @@ def test_the_actor_climbs_the_sum_of_both_values() -> None:
     assert (best.mean((1, 2)) > 0.5).all()
 
 
-def test_without_a_bonus_it_is_plain_sac_bit_for_bit() -> None:
-    agent = make()
-    plain = Sac(Host(observation_space=box(5), action_space=ACTIONS, seeds=(0, 1), discount=0.9), agent.config)
+@pytest.mark.parametrize("discrete", [False, True])
+def test_without_a_bonus_it_is_the_plain_agent_bit_for_bit(discrete: bool) -> None:
+    agents: list[Any] = []
+    for separate in (True, False):
+        host = host_of((0, 1), separate=separate, discrete=discrete)
+        agents.append(make_sac_discrete(host, DISCRETE) if discrete else make_sac(host, SacConfig(hidden=(16, 16))))
     for t in range(4):
-        batch, bonus = make_data("sac", 2, t)
-        for own in (agent, plain):
+        batch, bonus = make_data("sac_discrete" if discrete else "sac", 2, t)
+        for own in agents:
             own.update(batch, torch.zeros_like(bonus), own.draw_noise(32))
-    state = agent.state_dict()
-    for name, value in plain.state_dict().items():
-        assert torch.equal(state[name], value), name
+    apart, plain = (own.state_dict() for own in agents)
+    assert len(apart) > len(plain)
+    for name, value in plain.items():
+        assert torch.equal(apart[name], value), name
 
 
 def test_a_bonus_critic_of_one_seed_is_the_same_in_a_population() -> None:
@@ -174,3 +224,18 @@ def test_a_run_with_a_bonus_apart_is_loaded_as_the_policy_that_it_is(tmp_path: P
     )
     obs = gym.spaces.Box(0.0, 1.0, (2,), seed=0).sample()
     assert load_policy(run.folder).predict(obs)[0].shape == (2,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("discrete", [False, True])
+@pytest.mark.skipif(not can_compile(torch.device("cpu")), reason="needs a C++ compiler")
+def test_compiled_updates_equal_plain_ones(discrete: bool) -> None:
+    make_own: Any = make_discrete if discrete else make
+    plain, compiled = make_own(), make_own()
+    compile_parts([compiled])
+    for t in range(4):
+        batch, bonus = make_data("sac_discrete" if discrete else "sac", 2, t)
+        for own in (plain, compiled):
+            own.update(batch, bonus, own.draw_noise(32))
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(compiled.state_dict()[name], value, rtol=1e-4, atol=1e-5, msg=name)

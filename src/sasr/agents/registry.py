@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from sasr.agents.bonus_critic import make_sac
+from sasr.agents.bonus_critic import make_sac, make_sac_discrete
 from sasr.agents.ppo import Ppo, PpoConfig
 from sasr.agents.sac_config import SacConfig
-from sasr.agents.sac_discrete import SacDiscrete, SacDiscreteConfig
+from sasr.agents.sac_discrete import SacDiscreteConfig
 from sasr.agents.td3 import Td3, Td3Config
 from sasr.errors import unknown_name
 
@@ -37,7 +37,7 @@ AGENTS: dict[str, AgentKind] = {
     "sac": AgentKind(make_sac, SacConfig, separates=True),
     "sac-paper": AgentKind(make_sac, SacConfig, separates=True, preset=SacConfig.paper),
     "td3": AgentKind(Td3, Td3Config),
-    "sac_discrete": AgentKind(SacDiscrete, SacDiscreteConfig),
+    "sac_discrete": AgentKind(make_sac_discrete, SacDiscreteConfig, separates=True),
     "ppo": AgentKind(Ppo, PpoConfig, on_policy=True, separates=True),
 }
 
