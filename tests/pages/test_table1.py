@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,22 @@ def test_over_all_tasks_only_complete_rows_count(store: Path) -> None:
         drawn = blocks_of(read)[f"picture: table1 {name}"]().picture
         assert drawn is not None
         assert drawn.draw().axes
+
+
+def test_methods_are_also_compared_by_the_areas_under_their_curves(store: Path) -> None:
+    run_row(store, "HumanKeep")
+    slow, soon = (f"{METHODS[k]}" for k in (0, 1))
+    for method, height in ((slow, 0.0), (soon, 100.0)):
+        steps = CELLS["HumanKeep", method].steps
+        own = make_result("HumanKeep", method, seeds=5, steps=steps, level=100.0 if method == slow else 99.0)
+        curve = {"steps": (0, steps - 1, steps), "returns": (height, height, 100.0), "success": (1.0, 1.0, 1.0)}
+        write_result(replace(own, seeds=tuple(replace(seed, **curve) for seed in own.seeds)), store / "table1")
+    final, area = block(read_store(store), "table: table1 over all tasks").split("**Area under the curve")
+    firsts = [
+        next(line for line in text.splitlines() if line.startswith(("| sasr", "| sac"))) for text in (final, area)
+    ]
+    assert [line.split(" | ")[0].strip("| ") for line in firsts] == [slow, soon]
+    assert table_row(area, soon)["IQM"].startswith("1.00")
 
 
 def test_the_curves_have_a_panel_for_each_task_and_the_authors_rivals_dashed(store: Path) -> None:
