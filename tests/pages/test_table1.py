@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,11 +90,11 @@ def test_over_all_tasks_only_complete_rows_count(store: Path) -> None:
 
 def test_methods_are_also_compared_by_the_areas_under_their_curves(store: Path) -> None:
     run_row(store, "HumanKeep")
-    slow, soon = (f"{METHODS[k]}" for k in (0, 1))
+    slow, soon = METHODS[:2]
     for method, height in ((slow, 0.0), (soon, 100.0)):
         steps = CELLS["HumanKeep", method].steps
         own = make_result("HumanKeep", method, seeds=5, steps=steps, level=100.0 if method == slow else 99.0)
-        curve = {"steps": (0, steps - 1, steps), "returns": (height, height, 100.0), "success": (1.0, 1.0, 1.0)}
+        curve: dict[str, Any] = {"steps": (0, steps - 1, steps), "returns": (height, height, 100.0), "success": (1.0, 1.0, 1.0)}
         write_result(replace(own, seeds=tuple(replace(seed, **curve) for seed in own.seeds)), store / "table1")
     final, area = block(read_store(store), "table: table1 over all tasks").split("**Area under the curve")
     firsts = [
