@@ -115,11 +115,11 @@ def measured(table1: Table1, paper: Mapping[str, Mapping[str, float]]) -> Table:
             rows.append(
                 (
                     Entry(task),
-                    Entry(row.method, mark=marks(row.cell)),
+                    Entry(row.method, mark=marks(row.statistics)),
                     Entry(agent_in_words(row.result.config)),
                     Entry(f"{row.result.steps:,}"),
-                    Entry(str(len(row.cell.scores))),
-                    Entry(row.cell.mean, row.cell.error, digits=row.digits),
+                    Entry(str(len(row.statistics.scores))),
+                    Entry(row.statistics.mean, row.statistics.error, digits=row.digits),
                     Entry(row.paper, digits=row.digits),
                     Entry("yes" if in_row else "no"),
                 )

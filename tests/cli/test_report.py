@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -149,7 +148,7 @@ def test_a_missing_package_is_told_with_the_line_that_installs_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_result(make_result(), tmp_path)
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, output = run(capsys, "report", str(tmp_path))
     assert code == 2
     assert 'pip install "sasr[report]"' in output

@@ -155,9 +155,9 @@ def test_parts_that_have_begun_stay_and_the_rest_is_split(seeds: list[int], sets
     ("given", "message"),
     [
         ({"methods": ["sacc"]}, "did you mean 'sac'"),
-        ({"seeds": 0}, "is empty"),
+        ({"seeds": 0}, "must be the number of seeds"),
         ({"seeds": [1, 1]}, "has duplicates"),
-        ({"steps": 0}, "must be at least 1"),
+        ({"steps": 0}, "at least 1"),
     ],
 )
 def test_a_grid_refuses_what_it_can_not_run(given: dict[str, Any], message: str) -> None:
@@ -305,11 +305,6 @@ def test_a_plan_of_the_repository_can_be_run(name: str) -> None:
     command = re.search("sasr compare (.*)", path.read_text())
     assert command is not None
     assert f"--plan results/plans/{name}.toml" in command[1]
-
-
-def test_the_check_of_the_agent_evaluates_often_enough() -> None:
-    steps = {own.task: own.steps for own in read_plan(ROOT / "results" / "plans" / "agent-check.toml").runs}
-    assert steps == {"MountainCar": 100_000, "HumanKeep": 100_000, "RobotReach": 75_000, "RobotPush": 175_000}
 
 
 def test_settings_of_a_task_are_part_of_a_run() -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,69 +36,36 @@ CHECKPOINTS = "checkpoints"
 """The folder of checkpoints in a run's folder."""
 
 
-class Recorder(Protocol):
-    """Called with what happens in a run. Steps are those of each seed."""
+class Recorder:
+    """Called with what happens in a run; this one does nothing. Steps are those of each seed."""
 
     def begin(self, trainer: Trainer) -> None:
         """The run starts, or goes on at `trainer.loop.steps`."""
-        ...
 
     def turned(self, steps: int) -> None:
         """Another turn is done; called very often."""
-        ...
 
     def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
         """Episodes of training ended."""
-        ...
 
     def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
         """Figures of the agent and the shaper, each (P,)."""
-        ...
 
     def evaluation(self, steps: int, result: Evaluation) -> None:
         """The agents were evaluated."""
-        ...
 
     def notice(self, steps: int, text: str) -> None:
         """Something a person should know."""
-        ...
 
     def save(self) -> dict[str, Any]:
         """Plain data to go on from, as a part of a checkpoint."""
-        ...
-
-    def load(self, saved: Mapping[str, Any]) -> None:
-        """Go on from saved data: what was recorded after it is taken back."""
-        ...
-
-
-class Silent:
-    """A recorder that does nothing."""
-
-    def begin(self, trainer: Trainer) -> None:
-        """Nothing."""
-
-    def turned(self, steps: int) -> None:
-        """Nothing."""
-
-    def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
-        """Nothing."""
-
-    def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
-        """Nothing."""
-
-    def evaluation(self, steps: int, result: Evaluation) -> None:
-        """Nothing."""
-
-    def notice(self, steps: int, text: str) -> None:
-        """Nothing."""
-
-    def save(self) -> dict[str, Any]:
-        """Nothing."""
         return {}
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Nothing."""
+        """Go on from saved data: what was recorded after it is taken back."""
+
+    def close(self, steps: int) -> None:
+        """The run has ended at `steps`, also after an error; called once, by whoever made the recorder."""
 
 
 class Trainer:
@@ -123,7 +90,7 @@ class Trainer:
             task: The task itself, where the settings have only a text for it.
         """
         self.task = config.task if task is None else task
-        self.config, self.folder, self.recorder = config, folder, recorder or Silent()
+        self.config, self.folder, self.recorder = config, folder, recorder or Recorder()
         self.device = choose_device(config.device)
         self.signals = StopSignals()
         self._evaluation_due = False  # at the step where the run is

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
-from pages.rows import BASE, DEFAULT, Row, chance, interval
-from sasr.report import stats
+from pages.rows import BASE, DEFAULT, Row, chance, interval, mean_area
 from sasr.report.read import Collection
 from sasr.report.stats import Estimate
-from sasr.report.summary import statistics_of
+from sasr.report.summary import NOTHING, statistics_of
 from sasr.report.tables import Entry, Table
 from sasr.shaping.presets import PRESETS
 from sasr.tasks.catalogue import BY_NAME
@@ -24,7 +23,7 @@ Rows = Mapping[str, Sequence[Row]]
 """By task."""
 
 
-class Duel(NamedTuple):
+class Comparison(NamedTuple):
     """A method against another on a task, or over tasks."""
 
     steps: int
@@ -47,36 +46,39 @@ class Duel(NamedTuple):
         return "worse" if high < 0.5 else "not told apart"
 
 
-def duels(rows: Rows, ours: str, theirs: str) -> dict[str, Duel]:
+def comparisons(rows: Rows, ours: str, theirs: str) -> dict[str, Comparison]:
     """A method against another on every task that both were run on, and over those of the catalogue."""
-    duels: dict[str, Duel] = {}
+    by_task: dict[str, Comparison] = {}
     areas = []
-    for task, lot in rows.items():
-        results = {row.method: row.result for row in lot if row.method in (ours, theirs)}
+    for task, task_rows in rows.items():
+        results = {row.method: row.result for row in task_rows if row.method in (ours, theirs)}
         if len(results) < 2:
             continue
-        cells = statistics_of(Collection([results[ours], results[theirs]]))
-        one, other = (cells[task, method].areas for method in (ours, theirs))
+        statistics = statistics_of(Collection([results[ours], results[theirs]]))
+        one, other = (statistics[task, method].areas for method in (ours, theirs))
         steps = min(result.steps for result in results.values())
-        duels[task] = Duel(steps, (_mean(one), _mean(other)), chance([one], [other]))
+        by_task[task] = Comparison(steps, (mean_area(one), mean_area(other)), chance([one], [other]))
         if len(one) and len(other) and task in BY_NAME:
             areas.append((one, other))
     if len(areas) > 1:
         together = chance([one for one, _ in areas], [other for _, other in areas])
-        duels[ALL] = Duel(0, (_NONE, _NONE), together)
-    return duels
+        by_task[ALL] = Comparison(0, (NOTHING, NOTHING), together)
+    return by_task
 
 
-def guard_table(rows: Rows) -> Table:
+def rivals_table(rows: Rows) -> Table:
     """The default against its rivals, a line for each task."""
-    met = [duels(rows, DEFAULT, rival) for rival in RIVALS]
+    by_rival = [comparisons(rows, DEFAULT, rival) for rival in RIVALS]
     columns = ["task"]
     for rival in RIVALS:
         columns += ["to", f"P(area > {rival})", "verdict"]
     lines = []
     for task in (*rows, ALL):
-        if any(task in fights for fights in met):
-            lines.append((Entry(task), *(entry for fights in met for entry in _entries(fights.get(task)))))
+        entries: list[Entry] = []
+        for by_task in by_rival:
+            entries += _entries(by_task.get(task))
+        if any(task in by_task for by_task in by_rival):
+            lines.append((Entry(task), *entries))
     return Table(
         title="The default against plain SAC and the released code's settings",
         columns=tuple(columns),
@@ -89,15 +91,15 @@ def guard_table(rows: Rows) -> Table:
     )
 
 
-def duel_table(rows: Rows, ours: str, theirs: str, *, title: str) -> Table:
+def comparison_table(rows: Rows, ours: str, theirs: str, *, title: str) -> Table:
     """Areas of two methods as far as both go, and the chance that a seed of the first has the larger."""
     lines = []
-    for task, duel in duels(rows, ours, theirs).items():
+    for task, comparison in comparisons(rows, ours, theirs).items():
         if task == ALL:
             continue
         digits = rows[task][0].digits
-        areas = [interval(area, digits) for area in duel.areas]
-        lines.append((Entry(task), Entry(f"{duel.steps:,}"), *areas, interval(duel.better, 2)))
+        areas = [interval(area, digits) for area in comparison.areas]
+        lines.append((Entry(task), Entry(f"{comparison.steps:,}"), *areas, interval(comparison.better, 2)))
     columns = ("task", "to", f"area: {ours}", f"area: {theirs}", f"P({ours} > {theirs})")
     return Table(title=title, columns=columns, rows=tuple(lines))
 
@@ -106,11 +108,12 @@ def promises(rows: Rows) -> list[str]:
     """How the default stands in what it should hold, a line each; new results may break them, and that is no error."""
     lines = []
     for rival, words in RIVALS.items():
-        fights = duels(rows, DEFAULT, rival)
-        worse = [task for task, duel in fights.items() if duel.verdict == "worse"]
-        better = [task for task, duel in fights.items() if duel.verdict == "better"]
-        lines.append(f"the default against {words}: worse on {_listed(worse)}; better on {_listed(better)}")
-    results = {task: row.result for task, lot in rows.items() for row in lot if row.method == DEFAULT}
+        tasks_by_verdict: dict[str, list[str]] = {"worse": [], "better": []}
+        for task, comparison in comparisons(rows, DEFAULT, rival).items():
+            tasks_by_verdict.setdefault(comparison.verdict, []).append(task)
+        worse, better = map(_listed, (tasks_by_verdict["worse"], tasks_by_verdict["better"]))
+        lines.append(f"the default against {words}: worse on {worse}; better on {better}")
+    results = {task: row.result for task, task_rows in rows.items() for row in task_rows if row.method == DEFAULT}
     if "MountainCar" in results:
         seeds = results["MountainCar"].seeds
         solved = [seed for seed in seeds if any(_reached(seed.steps, seed.returns, 40_000, 0.9))]
@@ -126,17 +129,11 @@ def promises(rows: Rows) -> list[str]:
     return lines
 
 
-_NONE = Estimate(math.nan, math.nan, math.nan)
-
-
-def _mean(areas: stats.Scores) -> Estimate:
-    return stats.estimate([areas], stats.mean_of_tasks) if len(areas) else _NONE
-
-
-def _entries(duel: Duel | None) -> list[Entry]:
-    if duel is None:
+def _entries(comparison: Comparison | None) -> list[Entry]:
+    if comparison is None:
         return [Entry()] * 3
-    return [Entry(f"{duel.steps:,}" if duel.steps else ""), interval(duel.better, 2), Entry(duel.verdict)]
+    steps = f"{comparison.steps:,}" if comparison.steps else ""
+    return [Entry(steps), interval(comparison.better, 2), Entry(comparison.verdict)]
 
 
 def _reached(steps: Sequence[int], returns: Sequence[float], until: int, level: float) -> list[bool]:
