@@ -94,8 +94,13 @@ def test_methods_are_also_compared_by_the_areas_under_their_curves(store: Path) 
     for method, height in ((slow, 0.0), (soon, 100.0)):
         steps = CELLS["HumanKeep", method].steps
         own = make_result("HumanKeep", method, seeds=5, steps=steps, level=100.0 if method == slow else 99.0)
-        curve: dict[str, Any] = {"steps": (0, steps - 1, steps), "returns": (height, height, 100.0), "success": (1.0, 1.0, 1.0)}
-        write_result(replace(own, seeds=tuple(replace(seed, **curve) for seed in own.seeds)), store / "table1")
+        curve: dict[str, Any] = {
+            "steps": (0, steps - 1, steps),
+            "returns": (height, height, 100.0),
+            "success": (1.0, 1.0, 1.0),
+        }
+        seeds = tuple(replace(seed, **curve) for seed in own.seeds)
+        write_result(replace(own, seeds=seeds), store / "table1")
     final, area = block(read_store(store), "table: table1 over all tasks").split("**Area under the curve")
     firsts = [
         next(line for line in text.splitlines() if line.startswith(("| sasr", "| sac"))) for text in (final, area)
