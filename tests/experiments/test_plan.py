@@ -268,15 +268,15 @@ steps = 2000
 
 def test_grids_that_a_choice_makes_alike_are_one() -> None:
     assert len(parse_plan(LENGTHS, where="own.toml").runs) == 6
-    cells = parse_plan(LENGTHS, where="own.toml", choice=Choice(steps=500)).runs
-    assert [(own.task, own.method.name, own.seeds) for own in cells] == [
+    runs = parse_plan(LENGTHS, where="own.toml", choice=Choice(steps=500)).runs
+    assert [(own.task, own.method.name, own.seeds) for own in runs] == [
         ("MountainCar", "sasr", (0, 1, 4)),
         ("MountainCar", "sac", (0, 1, 4)),
         ("HumanKeep", "sasr", (0, 1)),
         ("HumanKeep", "sac", (0, 1)),
     ]
-    cells = parse_plan(LENGTHS, where="own.toml", choice=Choice(tasks=["MountainCar"], seeds=3, steps=500)).runs
-    assert [(own.method.name, own.seeds) for own in cells] == [("sasr", (0, 1, 2)), ("sac", (0, 1, 2))]
+    runs = parse_plan(LENGTHS, where="own.toml", choice=Choice(tasks=["MountainCar"], seeds=3, steps=500)).runs
+    assert [(own.method.name, own.seeds) for own in runs] == [("sasr", (0, 1, 2)), ("sac", (0, 1, 2))]
     text = 'tasks = ["MountainCar"]\n[methods.sac]\n[methods.b]\nlike = "sac"'
     with pytest.raises(ValueError, match="as sac and as b"):  # two names for one run stay a mistake
         parse_plan(text, where="own.toml", choice=Choice(steps=500))
