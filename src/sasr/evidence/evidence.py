@@ -69,7 +69,7 @@ class Evidence(nn.Module):
     def add(self, member: int, outcome: int, items: Tensor) -> None:
         """Keep what `items` (n, …) stand for as evidence of an outcome."""
         states = self.store.append(member, outcome, items)
-        self.until_rebuild[member] -= len(states)
+        self.until_rebuild[member].sub_(len(states))
         if self._is_due(member):
             self.rebuild(member)
         else:

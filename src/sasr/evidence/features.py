@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -50,12 +50,16 @@ class StateNormaliser(nn.Module):
         # In numpy: a handful of small operations for every step, and numpy's cost a fifth of torch's.
         count, running_mean, running_spread = self.count.numpy(), self.mean.numpy(), self.spread.numpy()
         x = states.numpy().astype(np.float64)
-        weight = np.ones((*x.shape[:2], 1), np.bool_)
+        weight: Any = 1.0
+        new: Any = float(x.shape[1])
         if valid is not None:
             weight = valid.numpy()[..., None]
             x = np.where(weight, x, 0.0)  # 0 · NaN would still be NaN
-        new = weight.sum(1).astype(np.float64)  # (P, 1)
-        mean = x.sum(1) / np.maximum(new, 1.0)
+            new = weight.sum(1).astype(np.float64)  # (P, 1)
+        mean = x[:, 0]  # the sum of a single state
+        if x.shape[1] > 1:
+            mean = x.sum(1)
+        mean = mean / np.maximum(new, 1.0)
         delta = mean - running_mean
         before = count[:, None]
         share = new / np.maximum(before + new, 1.0)
@@ -64,7 +68,7 @@ class StateNormaliser(nn.Module):
             off = x - mean[:, None]
             running_spread += (off * off * weight).sum(1)
         running_mean += delta * share
-        count += new[:, 0]
+        before += new
 
     def freeze(self, member: int) -> None:
         """From now on map this seed's states by the statistics as they are."""

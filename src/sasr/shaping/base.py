@@ -92,6 +92,8 @@ class Shaper(GrowingModule, ABC):
                 "from replay adds it to the reward: drop separate_stream, or take agent='ppo'"
             )
         self.obs_width = state_width(host.observation_space)
+        actions = math.prod(host.action_space.shape or ())
+        self.widths = {"obs": self.obs_width, "next_obs": self.obs_width, "action": actions, "reward": 1}
         self.make(host)
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
@@ -164,20 +166,16 @@ class Shaper(GrowingModule, ABC):
     def check(self, step: Transition) -> None:
         """Raise a ValueError that names the entry if a step can't be learned from; changes nothing."""
         host = self.bound
-        widths = {
-            "obs": self.obs_width,
-            "next_obs": self.obs_width,
-            "action": math.prod(host.action_space.shape or ()),
-            "reward": 1,
-        }
         expected = (len(host.seeds), host.envs)
         for name in self.checked:
             entry: Tensor = getattr(step, name)
-            leading = tuple(entry.shape[:2])
+            leading = entry.shape[:2]
             if leading != expected:
-                raise ValueError(f"{name} has leading axes {leading}, expected (seeds, environments) = {expected}")
+                raise ValueError(
+                    f"{name} has leading axes {tuple(leading)}, expected (seeds, environments) = {expected}"
+                )
             rows = entry.reshape(*expected, -1)
-            check_width(name, rows, widths[name])
+            check_width(name, rows, self.widths[name])
             check_finite(name, rows, seeds=host.seeds, valid=step.valid)
 
     def check_batch(self, batch: Batch) -> None:
@@ -287,7 +285,7 @@ def check_finite(
     name: str, rows: Tensor, *, seeds: Sequence[int], valid: Tensor | None = None, axis: str = "environment"
 ) -> None:
     """Raise a ValueError that names the first NaN or infinity in rows (P, E, n), but for rows that are not valid."""
-    if not rows.dtype.is_floating_point or np.isfinite(rows.cpu().numpy()).all():
+    if not rows.dtype.is_floating_point or np.isfinite(rows.numpy(force=True)).all():
         return
     bad = ~torch.isfinite(rows)
     if valid is not None:
