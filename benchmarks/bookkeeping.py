@@ -48,8 +48,15 @@ def steps(P: int, rewarded: float) -> Iterator[Transition]:
         final = rng.normal(size=obs.shape).astype(np.float32)
         reward = (rng.random((P, 1)) < rewarded).astype(np.float32)
         action = rng.normal(size=(P, 1, ACTIONS)).astype(np.float32)
-        parts = [torch.from_numpy(part) for part in (obs, action, reward, final, never, truncated)]
-        yield Transition(*parts, success=torch.from_numpy(reward > 0.0))
+        yield Transition(
+            obs=torch.from_numpy(obs),
+            action=torch.from_numpy(action),
+            reward=torch.from_numpy(reward),
+            next_obs=torch.from_numpy(final),
+            terminated=torch.from_numpy(never),
+            truncated=torch.from_numpy(truncated),
+            success=torch.from_numpy(reward > 0.0),
+        )
         obs = np.where(truncated[..., None], rng.normal(size=obs.shape).astype(np.float32), final)
 
 

@@ -80,6 +80,9 @@ class Evidence(nn.Module):
         mapped = self.normaliser.of_member(member, sent(states, self.h.device))
         self.estimator.add(member, outcome, mapped)
 
+    def flush(self) -> None:
+        """Count what `add` may have put off: here nothing, on an accelerator the states of one step together."""
+
     def rebuild(self, member: int) -> None:
         """Renew one seed's standardisation and bandwidth and sum its retained states anew."""
         self.normaliser.freeze(member)

@@ -153,20 +153,20 @@ class Replay(GrowingModule):
         """The slots (P, E) that the next `add` takes away; a shaper that marks slots must release them before."""
         return self._slots_of((self.cursor + 1) % self.rows)
 
-    @torch.no_grad()
     def add(self, step: Transition) -> Transition:
         """Store one step of every environment, on the CPU as environments give it; the same step with its slots."""
         self._check(step)
         row = self.cursor
         if self.filled:
             self._keep_aside(row, step.obs.to(self.newest.dtype))
-        np.copyto(self.newest.numpy(), step.next_obs.numpy(), casting="unsafe")
+        self.newest.numpy()[...] = step.next_obs.numpy()
         success = torch.zeros_like(step.terminated) if step.success is None else step.success
         entries = (step.obs, self.newest, step.action, step.reward, step.terminated, step.truncated, success)
         if self.device.type == "cpu":
             self._write_here(*entries)
         else:
-            self.write(*entries)
+            with torch.no_grad():
+                self.write(*entries)
         self.cursor, self.filled = (row + 1) % self.rows, min(self.filled + 1, self.rows - 1)
         return step._replace(slot=self._slots_of(row))
 
@@ -199,7 +199,7 @@ class Replay(GrowingModule):
         row, after = self.cursor, (self.cursor + 1) % self.rows
         rings = self._buffers
         for name, value in zip(_RINGS, (obs, *entries), strict=False):
-            _numbers(rings[name])[:, row] = value.numpy()
+            _numbers(rings[name])[:, row] = value.numpy(force=True)
         _numbers(rings["obs"])[:, after] = next_obs.numpy()
         _numbers(rings["aside"])[:, row] = -1
         _numbers(rings["position"])[:] = after, min(self.filled + 1, self.rows - 1)

@@ -174,9 +174,8 @@ class Shaper(GrowingModule, ABC):
                 raise ValueError(
                     f"{name} has leading axes {tuple(leading)}, expected (seeds, environments) = {expected}"
                 )
-            rows = entry.reshape(*expected, -1)
-            check_width(name, rows, self.widths[name])
-            check_finite(name, rows, seeds=host.seeds, valid=step.valid)
+            check_width(name, entry.numel() // math.prod(expected), self.widths[name])
+            check_finite(name, entry, seeds=host.seeds, valid=step.valid)
 
     def check_batch(self, batch: Batch) -> None:
         """Raise a ValueError if a batch is of another host; looks at shapes and devices alone."""
@@ -275,18 +274,19 @@ def check_bonus(batch: Batch, bonus: Tensor) -> None:
             raise ValueError(f"{name} has shape {tuple(values.shape)}, expected (seeds, batch) = {expected}")
 
 
-def check_width(name: str, rows: Tensor, width: int) -> None:
-    """Raise a ValueError unless rows (…, n) have this many features."""
-    if rows.shape[-1] != width:
-        raise ValueError(f"{name} has {rows.shape[-1]} features, but this shaper was bound to {width}")
+def check_width(name: str, found: int, width: int) -> None:
+    """Raise a ValueError unless rows have as many features as they should."""
+    if found != width:
+        raise ValueError(f"{name} has {found} features, but this shaper was bound to {width}")
 
 
 def check_finite(
-    name: str, rows: Tensor, *, seeds: Sequence[int], valid: Tensor | None = None, axis: str = "environment"
+    name: str, entry: Tensor, *, seeds: Sequence[int], valid: Tensor | None = None, axis: str = "environment"
 ) -> None:
-    """Raise a ValueError that names the first NaN or infinity in rows (P, E, n), but for rows that are not valid."""
-    if not rows.dtype.is_floating_point or np.isfinite(rows.numpy(force=True)).all():
+    """Raise a ValueError that names the first NaN or infinity in entries (P, E, …), but for those not valid (P, E)."""
+    if not entry.dtype.is_floating_point or np.isfinite(entry.numpy(force=True)).all():
         return
+    rows = entry.reshape(*entry.shape[:2], -1)
     bad = ~torch.isfinite(rows)
     if valid is not None:
         bad &= valid[..., None]
@@ -305,5 +305,5 @@ def check_trajectory(states: Tensor, width: int, seeds: Sequence[int], member: i
         raise ValueError(f"member={member} is not in this population of {len(seeds)} seeds")
     if len(states) == 0:
         raise ValueError("a trajectory of 0 states can't be counted; give at least one state, shape (T, k)")
-    check_width("trajectory", states, width)
+    check_width("trajectory", states.shape[-1], width)
     check_finite("trajectory", states[None], seeds=(seeds[member],), axis="row")
