@@ -57,11 +57,13 @@ class Table1:
 
 
 def table1_of(store: Store) -> Table1:
-    """The results of the suite that are in a store."""
+    """The results of the suite that are in a store, or of another plan where they are as long."""
     plan = read_suite(MAIN_SUITE).runs
     results: dict[tuple[str, str], Result] = {}
     for run in plan:
         result = store.groups[MAIN_SUITE].result(run.task, run.method.name)
+        if result is None:
+            result = store.main.result(run.task, run.method.name)
         if result is not None and result.steps == run.steps:
             planned = tuple(sorted({*result.planned, *run.seeds}))
             results[run.task, run.method.name] = replace(result, planned=planned)
