@@ -263,6 +263,18 @@ def test_hindsight_relabels_first_and_shapes_then() -> None:
     assert not (goals == torch.as_tensor(stored_goal)).all(), "no goal was relabelled"
 
 
+def test_hindsight_says_which_relabelled_steps_are_successes() -> None:
+    # Bits are flipped until the goal is there, which ends the episode: rewards are −1, and 0 at the goal.
+    model = hindsight("paper").learn(60)
+    buffer = model.replay_buffer
+    buffer.sample(200)
+    reward, success = buffer.last_batch.reward[0], buffer.last_batch.success[0]
+    ended = buffer.last_batch.terminated[0]
+    assert torch.equal(success, ended & (reward == 0.0))
+    assert success.any()
+    assert ((reward == 0.0) & ~success).any(), "no goal was relabelled"
+
+
 def test_a_saved_hindsight_buffer_loads_with_its_environment(tmp_path: Path) -> None:
     model = hindsight("rnd").learn(20)
     model.save_replay_buffer(tmp_path / "buffer.pkl")
