@@ -39,7 +39,7 @@ def test_the_command_writes_figures_and_tables_where_asked(
     monkeypatch.chdir(tmp_path)
     assert run(capsys, "report", "store", *arguments)[0] == 0
     assert opened == [(tmp_path / "new" / "page.html").as_uri()]
-    assert data_of(tmp_path / "new" / "page.html")["cells"][1]["reference"]["steps"] == [0.0]
+    assert data_of(tmp_path / "new" / "page.html")["results"][1]["reference"]["steps"] == [0.0]
     # Figures below the runs are no run, neither before they are drawn nor afterwards.
     for _ in range(2):
         code, output = run(capsys, "report", "store", "--figures", "store/figures")

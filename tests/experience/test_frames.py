@@ -127,6 +127,7 @@ def test_sampled_stacks_are_those_that_gymnasium_showed(
         seeds=tuple(range(P)),
         envs=E,
         frame_stack=depth,
+        separate_stream=True,
     )
     replay = Replay(host, capacity=rows * E)
     for t, step in enumerate(lived.steps):
@@ -139,6 +140,9 @@ def test_sampled_stacks_are_those_that_gymnasium_showed(
                 first = float(window.first().reward[p, b])
                 assert torch.equal(batch.obs[p, b], lived.before[first])
                 assert torch.equal(batch.next_obs[p, b], lived.after[float(last[p, b])])
+                if (next_step := float(last[p, b]) + P * E) < (t + 1) * P * E:  # else nobody knows yet where it begins
+                    assert batch.following is not None
+                    assert torch.equal(batch.following[p, b], lived.before[next_step])
         newest = host.stack_layout
         assert newest is not None
         assert torch.equal(window.first().obs, newest.newest(batch.obs))  # what a shaper sees

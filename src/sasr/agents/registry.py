@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from sasr.agents.bonus_critic import make_sac, make_sac_discrete
 from sasr.agents.ppo import Ppo, PpoConfig
-from sasr.agents.sac import Sac
 from sasr.agents.sac_config import SacConfig
-from sasr.agents.sac_discrete import SacDiscrete, SacDiscreteConfig
+from sasr.agents.sac_discrete import SacDiscreteConfig
 from sasr.agents.td3 import Td3, Td3Config
 from sasr.errors import unknown_name
 from sasr.experience.frames import picture_axes
@@ -25,6 +25,8 @@ class AgentKind(NamedTuple):
     config: type[Any]
     on_policy: bool = False
     """Learns from its newest steps alone, and needs no replay buffer."""
+    separates: bool = False
+    """Can keep a bonus apart from the reward, as a return of its own; else it is part of the reward."""
     preset: Callable[..., Any] | None = None
     """Makes its settings where they are not those of `config`."""
     on_images: Mapping[str, Any] = MappingProxyType({})
@@ -63,11 +65,11 @@ GAMES_PPO = MappingProxyType(
 """The Atari settings of Schulman et al. (2017), but that the step size stays."""
 
 AGENTS: dict[str, AgentKind] = {
-    "sac": AgentKind(Sac, SacConfig),
-    "sac-paper": AgentKind(Sac, SacConfig, preset=SacConfig.paper),
+    "sac": AgentKind(make_sac, SacConfig, separates=True),
+    "sac-paper": AgentKind(make_sac, SacConfig, separates=True, preset=SacConfig.paper),
     "td3": AgentKind(Td3, Td3Config),
-    "sac_discrete": AgentKind(SacDiscrete, SacDiscreteConfig, on_images=GAMES_SAC),
-    "ppo": AgentKind(Ppo, PpoConfig, on_policy=True, on_images=GAMES_PPO, environments_on_images=8),
+    "sac_discrete": AgentKind(make_sac_discrete, SacDiscreteConfig, separates=True, on_images=GAMES_SAC),
+    "ppo": AgentKind(Ppo, PpoConfig, on_policy=True, separates=True, on_images=GAMES_PPO, environments_on_images=8),
 }
 
 

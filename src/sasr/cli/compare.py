@@ -66,7 +66,7 @@ class Flags:
     steps: int | None = None
     """Environment steps of each seed; None takes the task's default."""
     out: Path = Path("grid")
-    """Folder of the grid, with its runs in cells/ and the output of their processes in logs/."""
+    """Folder of the grid, with its runs in runs/ and the output of their processes in logs/."""
     on: Where = "pool"
     """Where to train: pool (processes on this machine), inline (this process) or ray (a cluster)."""
     address: str | None = None

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sasr.experience.checked_module import GrowingModule
@@ -29,8 +30,9 @@ class Window(NamedTuple):
     """(P, n·B, …): the B sampled steps, then the B steps after them, and so on."""
     counts: Tensor
     """(P, n, B) bool: False for repeated steps."""
-    stacks: tuple[Tensor, Tensor] | None = None
-    """(P, B, *stack shape) twice: what the policy saw at the B sampled steps, and where their windows led."""
+    stacks: tuple[Tensor, Tensor, Tensor | None] | None = None
+    """What the policy sees, each (P, B, *stack shape): at the sampled steps, and `next_obs` and `following` of their
+    windows' last steps; None where it sees single observations."""
 
     def total(self, values: Tensor, discount: float) -> Tensor:
         """Discounted sums (P, B) of what each step brings (P, n·B)."""
@@ -51,23 +53,25 @@ class Window(NamedTuple):
             terminated=steps.terminated[:, :B],
             slot=None if steps.slot is None else steps.slot[:, :B],
             success=None if steps.success is None else steps.success[:, :B],
+            following=None if steps.following is None else steps.following[:, :B],
         )
 
     def batch(self, discount: float) -> Batch:
         """The sampled steps, as if each led over n steps at once."""
         n, B = self.counts.shape[1:]
-        batch = self.steps
+        batch, steps = self.steps, self.steps
         if n > 1:
             batch = self.first()._replace(
-                reward=self.total(self.steps.reward, discount),
-                next_obs=self.steps.next_obs[:, -B:],
-                terminated=self.steps.terminated[:, -B:],
+                reward=self.total(steps.reward, discount),
+                next_obs=steps.next_obs[:, -B:],
+                terminated=steps.terminated[:, -B:],
+                following=None if steps.following is None else steps.following[:, -B:],
                 discount=discount ** self.counts.sum(1).to(self.steps.reward.dtype),
             )
         if self.stacks is None:
             return batch
-        obs, next_obs = self.stacks
-        return batch._replace(obs=obs, next_obs=next_obs)
+        obs, next_obs, following = self.stacks
+        return batch._replace(obs=obs, next_obs=next_obs, following=following)
 
 
 class Replay(GrowingModule):
@@ -114,7 +118,7 @@ class Replay(GrowingModule):
             raise ValueError(f"capacity={capacity} must be at least one step of each of the {E} environments")
         self.envs, self.members, self.device = E, P, host.device
         self.truncation_is_terminal = truncation_is_terminal
-        self.layout = host.stack_layout
+        self.gives_following, self.layout = host.separate_stream, host.stack_layout
         # One row more than are valid: the newest step's next observation is there before its own step is. And rows for
         # frames before the oldest step's own.
         self.rows = capacity // E + host.frame_stack
@@ -145,6 +149,8 @@ class Replay(GrowingModule):
         # What the newest step led to, where steps come from: compared with the next step's start without a wait.
         self.newest = torch.zeros((P, E, *obs_shape), dtype=layout["obs"][1])
         self.first_slots = torch.arange(E).repeat(P, 1)
+        self.shapes = {"obs": (P, E, *obs_shape), "action": (P, E, *action_shape), "next_obs": (P, E, *obs_shape)}
+        self.shapes |= dict.fromkeys(("reward", "terminated", "truncated"), (P, E))
         # Counters are plain ints: nothing waits for the device to know where to write. They travel as extra state.
         self.cursor = 0  # the row that the next step is written to
         self.filled = 0  # rows that hold a step
@@ -161,16 +167,20 @@ class Replay(GrowingModule):
         """The slots (P, E) that the next `add` takes away; a shaper that marks slots must release them before."""
         return self._slots_of((self.cursor + 1) % self.rows)
 
-    @torch.no_grad()
     def add(self, step: Transition) -> Transition:
         """Store one step of every environment, on the CPU as environments give it; the same step with its slots."""
         self._check(step)
         row = self.cursor
         if self.filled:
             self._keep_aside(row, step.obs.to(self.newest.dtype))
-        self.newest.copy_(step.next_obs)
+        self.newest.numpy()[...] = step.next_obs.numpy()
         success = torch.zeros_like(step.terminated) if step.success is None else step.success
-        self.write(step.obs, self.newest, step.action, step.reward, step.terminated, step.truncated, success)
+        entries = (step.obs, self.newest, step.action, step.reward, step.terminated, step.truncated, success)
+        if self.device.type == "cpu":
+            self._write_here(*entries)
+        else:
+            with torch.no_grad():
+                self.write(*entries)
         self.cursor, self.filled = (row + 1) % self.rows, min(self.filled + 1, self.rows - 1)
         return step._replace(slot=self._slots_of(row))
 
@@ -198,12 +208,24 @@ class Replay(GrowingModule):
         self.position[1:] += 1
         self.position[1:].clamp_(max=self.rows - 1)
 
+    def _write_here(self, obs: Tensor, next_obs: Tensor, *entries: Tensor) -> None:
+        """What `write` does, on the CPU: numpy's small copies cost a fifth of torch's."""
+        row, after = self.cursor, (self.cursor + 1) % self.rows
+        rings = self._buffers
+        for name, value in zip(_RINGS, (obs, *entries), strict=False):
+            _numbers(rings[name])[:, row] = value.numpy(force=True)
+        _numbers(rings["obs"])[:, after] = next_obs.numpy()
+        _numbers(rings["aside"])[:, row] = -1
+        _numbers(rings["position"])[:] = after, min(self.filled + 1, self.rows - 1)
+
     def _keep_aside(self, row: int, obs: Tensor) -> None:
         """Save the next observations of the step before `row` where `obs`, which takes their place, is another."""
         # Compared, and not told by the end of an episode: right for any sequence of steps.
-        if np.array_equal(self.newest.numpy(), obs.numpy()):
+        differs = self.newest.numpy() != obs.numpy()
+        if not differs.any():
             return
-        p, e = (self.newest != obs).flatten(2).any(-1).nonzero(as_tuple=True)
+        places = np.nonzero(differs.reshape(self.members, self.envs, -1).any(-1))
+        p, e = (torch.from_numpy(axis) for axis in places)
         count = len(p)
         self._make_room(count)
         serial = torch.arange(self.kept, self.kept + count, device=self.device)
@@ -259,8 +281,13 @@ class Replay(GrowingModule):
         first = last = self._stacks(slots[0], self.layout)
         if n > 1:
             last = self._stacks(slots[-1], self.layout)
-        led_to = steps.next_obs[:, -age.shape[1] :]
-        return Window(steps, counted, (first, self.layout.push(last, led_to)))
+        B = age.shape[1]
+        led_to, following = self.layout.push(last, steps.next_obs[:, -B:]), None
+        if steps.following is not None:
+            goes_on = self._goes_on(slots[-1])[..., None, None, None]
+            new = self.layout.join([steps.following[:, -B:]] * self.layout.depth)
+            following = torch.where(goes_on, led_to, new)
+        return Window(steps, counted, (first, led_to, following))
 
     def _goes_on(self, slot: Tensor) -> Tensor:
         """Whether the steps in slots (P, B) led to where the next ones of their environments began."""
@@ -286,14 +313,17 @@ class Replay(GrowingModule):
         terminated = self._rows("terminated", place)
         if self.truncation_is_terminal:
             terminated = terminated | self._rows("truncated", place)
+        # The row after the newest step has its next observation until the next episode's first takes its place.
+        following = self._rows("obs", self.offset + (slot + self.envs) % self.capacity)
         return Batch(
             obs=self._rows("obs", place),
             action=self._rows("action", place),
             reward=self._rows("reward", place),
-            next_obs=self._next_obs(slot, place),
+            next_obs=self._next_obs(following, place),
             terminated=terminated,
             slot=slot,
             success=self._rows("success", place),
+            following=following if self.gives_following else None,
         )
 
     def read(self, member: int, slots: Tensor) -> tuple[Tensor, Tensor]:
@@ -304,11 +334,10 @@ class Replay(GrowingModule):
         """Entries (P, B, …) of a buffer at places (P, B) among the slots of all seeds."""
         return _take(getattr(self, name).flatten(0, 2), place)
 
-    def _next_obs(self, slot: Tensor, place: Tensor) -> Tensor:
-        following = self._rows("obs", self.offset + (slot + self.envs) % self.capacity)
+    def _next_obs(self, following: Tensor, place: Tensor) -> Tensor:
         serial = self._rows("aside", place).long()
         kept = _take(self.finals, serial.clamp(min=0) % len(self.finals))
-        is_aside = (serial >= 0).view(*slot.shape, *(1,) * (following.dim() - 2))
+        is_aside = (serial >= 0).view(*place.shape, *(1,) * (following.dim() - 2))
         return torch.where(is_aside, kept, following)  # no branch on the device's data, so nothing waits for it
 
     def _slots_of(self, row: int) -> Tensor:
@@ -317,14 +346,11 @@ class Replay(GrowingModule):
     # ---------------------------------------------------------------- borders
 
     def _check(self, step: Transition) -> None:
-        for name, buffer in (("obs", self.obs), ("action", self.action), ("next_obs", self.obs)):
-            expected, found = (self.members, self.envs, *buffer.shape[3:]), tuple(getattr(step, name).shape)
+        for name, expected in self.shapes.items():
+            found = getattr(step, name).shape
             if found != expected:
-                raise ValueError(f"{name} has shape {found}, expected (seeds, envs, *shape of the space) = {expected}")
-        for name in ("reward", "terminated", "truncated"):
-            found = tuple(getattr(step, name).shape)
-            if found != (self.members, self.envs):
-                raise ValueError(f"{name} has shape {found}, expected (seeds, envs) = {(self.members, self.envs)}")
+                axes = "(seeds, envs)" if len(expected) == 2 else "(seeds, envs, *shape of the space)"
+                raise ValueError(f"{name} has shape {tuple(found)}, expected {axes} = {expected}")
         if step.valid is not None and not bool(step.valid.all()):
             p, e = (~step.valid).nonzero()[0].tolist()
             raise ValueError(
@@ -368,6 +394,11 @@ class Replay(GrowingModule):
 
 
 # ---------------------------------------------------------------- small parts
+
+
+def _numbers(buffer: Tensor | None) -> NDArray[Any]:
+    assert buffer is not None
+    return buffer.numpy()
 
 
 def _take(rows: Tensor, at: Tensor) -> Tensor:

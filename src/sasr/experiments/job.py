@@ -27,7 +27,7 @@ from sasr.training.trainer import CHECKPOINTS
 State = Literal["waiting", "running", "done", "failed", "stopped"]
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
-RUNS = "cells"
+RUNS = "runs"
 """The folder with a grid's runs, in the grid's folder."""
 _WAIT = 120.0  # seconds to wait for a run's former process, which saves its state before it ends
 _TAIL = 2**16  # bytes at the end of the metrics, which have the newest evaluation

@@ -89,12 +89,12 @@ def render(data: dict[str, Any], *, title: str, command: str, plotly: str) -> st
 
 
 def _counts(data: dict[str, Any]) -> dict[str, int]:
-    cells = data["cells"]
+    results = data["results"]
     return {
         "tasks": len(data["tasks"]),
         "methods": len(data["methods"]),
-        "runs": sum(len(cell["seeds"]) for cell in cells),
-        "incomplete": sum(bool(cell["gaps"]) for cell in cells),
+        "runs": sum(len(result["seeds"]) for result in results),
+        "incomplete": sum(bool(result["gaps"]) for result in results),
         "problems": len(data["problems"]),
     }
 

@@ -31,7 +31,7 @@ from sasr.training.evaluate import SCORE, Evaluation, evaluate
 from sasr.training.fast import speed_up
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
-from sasr.training.on_policy import OnPolicy, with_value_heads
+from sasr.training.on_policy import OnPolicy
 from sasr.training.pace import ImagePace
 from sasr.training.signals import InterruptedBySignal, StopSignals
 
@@ -367,6 +367,7 @@ def make_learner(
 ) -> Learner:
     """Agent, experience and shaper as one."""
     shaper = adapt(shaper)
+    _, kind = agent_named(config.agent, population.action_space)
     host = Host(
         observation_space=population.observation_space,
         action_space=population.action_space,
@@ -375,14 +376,14 @@ def make_learner(
         device=device,
         discount=config.discount,
         frame_stack=stack_depth(population.observation_space, config.frame_stack, time_limit=population.time_limit),
+        separate_stream=shaper is not None and shaper.separate_stream and kind.separates,
     )
-    _, kind = agent_named(config.agent, population.action_space)
     agent_config = config.agent_config or kind.settings_for(population.observation_space)
     asked = config.truncation_is_terminal
     wanted = shaper is not None and shaper.truncation_is_terminal
     terminal = wanted if asked is None else asked
     if kind.on_policy:
-        agent = kind.make(host, with_value_heads(agent_config, shaper))
+        agent = kind.make(host, agent_config)
         if config.steps <= agent.steps_per_rollout:
             raise ValueError(
                 f"steps={config.steps} ends before anything is learned from a first rollout of "
