@@ -293,7 +293,7 @@ def _draw(folder: RunFolder, warn: Callable[[str], None]) -> None:
 def _draw_curve(folder: RunFolder) -> None:
     config = folder.config
     title = f"{config.task}: {config.agent}, shaper {shaper_in_words(config)}"
-    plots.draw_curve(folder.path, title=title, members=len(config.seeds))
+    plots.draw_curve(folder.path, title=title, seeds=len(config.seeds))
 
 
 def _draw_maps(folder: RunFolder) -> None:

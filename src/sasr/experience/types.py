@@ -38,6 +38,12 @@ class Batch(NamedTuple):
     discount: Tensor | None = None  # (P, B) factor of the value at next_obs; None: γ, as next_obs is one step away
     success: Tensor | None = None  # (P, B) bool, the environment's info["is_success"]; None: judge by reward alone
 
+    @classmethod
+    def of_states(cls, obs: Tensor) -> Batch:
+        """States (P, B, *obs_shape) without actions or rewards, for shapers that are asked about states alone."""
+        zeros = torch.zeros(obs.shape[:2], device=obs.device)
+        return cls(obs, zeros[..., None], zeros, obs, zeros.bool())
+
 
 class ReplayView(Protocol):
     """Read access to the states a host already stores, so that a shaper need not store them again."""

@@ -216,11 +216,11 @@ class _Probe:
         direction = torch.randn(k, generator=torch.Generator().manual_seed(seed)) / torch.where(std > 1e-8, std, 1.0)
         side = stored @ direction
         self.outcome = {SUCCESS: stored[side > side.median()], FAILURE: stored[side <= side.median()]}
-        for member in (0, 1):
+        for seed in (0, 1):
             for outcome, states in self.outcome.items():
                 if len(states):
-                    self.shaper.add_trajectory(states, success=outcome == SUCCESS, member=member)
-            self.shaper.evidence.rebuild(member)
+                    self.shaper.add_trajectory(states, success=outcome == SUCCESS, member=seed)
+            self.shaper.evidence.rebuild(seed)
         self.stored, self.new = stored, new
 
     def estimate(self) -> Tensor:
@@ -250,9 +250,7 @@ class _Probe:
 
     def reliability(self) -> float:
         """Correlation of the two runs' success rates over the new states."""
-        obs = self.new.expand(2, -1, -1)
-        nothing = torch.zeros(obs.shape[:2])
-        batch = Batch(obs, nothing[..., None], nothing, obs, nothing.bool())
+        batch = Batch.of_states(self.new.expand(2, -1, -1))
         first, second = self.shaper.success_rate(batch).numpy()
         if first.std() == 0.0 or second.std() == 0.0:
             return 0.0
