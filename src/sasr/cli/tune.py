@@ -272,9 +272,10 @@ class Values(Recorder):
 
 def _short(params: Mapping[str, float]) -> dict[str, float]:
     """Rounded as they are printed, so that flags repeat a trial exactly."""
-    rounded: dict[str, float] = {}
+    rounded = dict(params)
     for name, value in params.items():
-        rounded[name] = value if isinstance(value, int) else float(f"{value:.3g}")
+        if not isinstance(value, int):
+            rounded[name] = float(f"{value:.3g}")
     return rounded
 
 
@@ -298,12 +299,14 @@ def draw(study: Study, default: Mapping[str, float], path: Path) -> None:
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.params and trial.intermediate_values]
     figure = Figure(figsize=(3.2 * (1 + len(default)), 3.2), layout="constrained")
     axes = figure.subplots(1, 1 + len(default), sharey=True)
-    for axis, name in zip(axes, ["trial", *default], strict=True):
-        for trial in trials:
-            x = trial.number if name == "trial" else trial.params[name]
-            value = trial.intermediate_values[max(trial.intermediate_values)]
-            colour = "tab:orange" if trial.params == default else "tab:blue"
-            axis.plot(x, value, "o", color=colour, fillstyle="none" if trial.value is None else "full")
-        axis.set(xlabel=name, xscale="linear" if name == "trial" else "log")
+    for trial in trials:
+        value = trial.intermediate_values[max(trial.intermediate_values)]
+        colour = "tab:orange" if trial.params == default else "tab:blue"
+        fillstyle = "none" if trial.value is None else "full"
+        for axis, x in zip(axes, [trial.number, *(trial.params[name] for name in default)], strict=True):
+            axis.plot(x, value, "o", color=colour, fillstyle=fillstyle)
+    axes[0].set_xlabel("trial")
+    for axis, name in zip(axes[1:], default, strict=True):
+        axis.set(xlabel=name, xscale="log")
     axes[0].set_ylabel("mean return over the evaluations")
     figure.savefig(path, dpi=120)

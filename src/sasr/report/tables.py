@@ -343,12 +343,16 @@ def _machines(summary: Summary, task: str) -> int:
 
 def _markdown_entry(entry: Entry) -> str:
     text = _markdown(entry.text())
-    return f"**{text}**" if entry.best else text
+    if entry.best:
+        return f"**{text}**"
+    return text
 
 
 def _latex_entry(entry: Entry) -> str:
     text = _latex(entry.text(plus_minus="\0")).replace("\0", r"$\pm$")
-    return rf"\textbf{{{text}}}" if entry.best else text
+    if entry.best:
+        return rf"\textbf{{{text}}}"
+    return text
 
 
 def _line(texts: Iterable[str]) -> str:
