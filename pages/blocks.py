@@ -10,10 +10,24 @@ from itertools import chain
 from typing import Any
 
 from pages.analysis import Along, Analysis
-from pages.comparison import RIVALS, comparison_table, comparisons, rivals_table
+from pages.comparison import ALL, PAPERS_RIVALS, RIVALS, comparison_table, comparisons, rivals_table
 from pages.markdown import Block, Blocks, Picture, details, digest, picture, table
 from pages.pictures import ablation, along_feature, chances, changes, in_training, over_authors, visits
-from pages.rows import BASE, DEFAULT, Row, best_mean, interval, marks, marks_explained, method_table, rows_of, sources
+from pages.rows import (
+    BASE,
+    DEFAULT,
+    PAPERS_BASE,
+    PAPERS_DEFAULT,
+    Row,
+    base_of,
+    best_mean,
+    interval,
+    marks,
+    marks_explained,
+    method_table,
+    rows_of,
+    sources,
+)
 from pages.store import Store, methods_of
 from sasr.experiments.plan import Method
 from sasr.experiments.plan_file import read_suite, suites
@@ -25,7 +39,7 @@ from sasr.report.summary import statistics_of, summarise
 from sasr.report.tables import Entry, Table, area_entry, cost_table, digits_for, final_entry, table_by_task
 from sasr.tasks.catalogue import BY_NAME
 
-BOUND = f"{BASE}, time limits terminal"
+BOUND = f"{PAPERS_BASE}, time limits terminal"
 """The plain agent as the released code has it: a time limit is taken for the task's end."""
 ABLATIONS = tuple(name for name in sorted(suites(), key=lambda name: suites()[name]) if name.startswith("ablation-"))
 """In the paper's order."""
@@ -64,7 +78,7 @@ def rows_by_task(store: Store) -> dict[str, list[Row]]:
         results = [result for name in store.main.methods if (result := store.main.result(task, name))]
         rows[task] = rows_of(
             results,
-            base=BASE,
+            base=base_of(result.method for result in results),
             threshold=store.thresholds.get(task, math.nan),
             curves=store.reference.get(task),
             paper=store.paper.get("table1", {}).get(task),
@@ -76,15 +90,19 @@ def _comparison(store: Store, rows: Mapping[str, list[Row]]) -> Makers:
     blocks: Makers = {
         "table: in short": lambda: Block(_in_short(rows)),
         "table: final": lambda: Block(_overview(rows).to_markdown()),
-        "table: default against others": lambda: Block(rivals_table(rows).to_markdown()),
+        "table: default against others": lambda: Block(rivals_table(rows, DEFAULT, RIVALS).to_markdown()),
+        "table: paper's agent against others": lambda: Block(
+            rivals_table(rows, PAPERS_DEFAULT, PAPERS_RIVALS).to_markdown()
+        ),
         "picture: default against others": lambda: _rivals_picture(rows),
         "table: authors": lambda: Block(_authors_table(rows).to_markdown()),
-        "table: time limits": lambda: Block(comparison_table(rows, BASE, BOUND, title=_BOUND_TITLE).to_markdown()),
+        "table: time limits": lambda: _time_limits(rows),
     }
     for task, task_rows in rows.items():
         threshold = store.thresholds.get(task, math.nan)
         blocks[f"picture: {task}"] = partial(_task_picture, store, task, task_rows)
-        blocks[f"table: final {task}"] = partial(_method_block, task_rows, BASE, threshold)
+        base = base_of(row.method for row in task_rows)
+        blocks[f"table: final {task}"] = partial(_method_block, task_rows, base, threshold)
         blocks[f"sources: {task}"] = partial(_sources, [row.result for row in task_rows])
     return blocks
 
@@ -98,7 +116,11 @@ def _in_short(rows: Mapping[str, list[Row]]) -> str:
         areas = [interval(area, rows[task][0].digits) for area in comparison.areas]
         entries = [entry.text() for entry in (*areas, interval(comparison.better, 2))]
         lines.append([f"[{task}](docs/results/{slug(task)}.md)", f"{comparison.steps:,}", *entries])
-    return table(["task", "steps", "SASR, whole episodes", "SAC", "P(SASR > SAC)"], lines)
+    return table(["task", "steps", "SASR", "SAC", "P(SASR > SAC)"], lines)
+
+
+def _time_limits(rows: Mapping[str, list[Row]]) -> Block:
+    return Block(comparison_table(rows, PAPERS_BASE, BOUND, title=_BOUND_TITLE).to_markdown())
 
 
 def _overview(rows: Mapping[str, list[Row]]) -> Table:
@@ -130,7 +152,7 @@ def _authors_table(rows: Mapping[str, list[Row]]) -> Table:
     lines = []
     for task, task_rows in rows.items():
         by_name = {row.method: row for row in task_rows}
-        pair = [by_name.get(name) for name in ("sasr-authors", BASE)]
+        pair = [by_name.get(name) for name in ("sasr-authors", PAPERS_BASE)]
         if not any(row and not math.isnan(row.authors) for row in pair):
             continue
         entries = []
@@ -148,13 +170,14 @@ def _authors_table(rows: Mapping[str, list[Row]]) -> Table:
 
 def _rivals_picture(rows: Mapping[str, list[Row]]) -> Block:
     shown: dict[str, dict[str, Estimate]] = {}
-    for rival, description in RIVALS.items():
-        for task, comparison in comparisons(rows, DEFAULT, rival).items():
-            if not math.isnan(comparison.better.low):
-                shown.setdefault(f"against {description}", {})[task] = comparison.better
+    for ours, rivals in ((DEFAULT, RIVALS), (PAPERS_DEFAULT, PAPERS_RIVALS)):
+        for rival, description in rivals.items():
+            for task, comparison in comparisons(rows, ours, rival).items():
+                if not math.isnan(comparison.better.low):
+                    shown.setdefault(f"{ours}\nagainst {description}", {})[task] = comparison.better
     if not shown:
         return Block("*No task has two seeds of the default and of what it is compared with.*")
-    drawn = Picture("guard.png", digest("guard", shown), lambda: chances(shown))
+    drawn = Picture("guard.png", digest("guard", shown), lambda: chances(shown, [*rows, ALL]))
     return picture(
         drawn,
         "Chance that a seed of the default has the larger area under the curve, with its 95 % interval. "
@@ -341,7 +364,7 @@ def _costs(store: Store) -> Makers:
 def _beside(title: str, store: Store, suite: str, what: str, base: str, paper: Figures) -> Block:
     """A table by tasks with our row, where there is one, above the paper's."""
     # Cost tables are the paper's, and so are their names: what was measured had the paper's agent.
-    names = {DEFAULT: "sasr", BASE: "sac"}
+    names = {PAPERS_DEFAULT: "sasr", PAPERS_BASE: "sac"}
     measured = store.groups[suite].results
     group = Collection([replace(result, method=names.get(result.method, result.method)) for result in measured])
     order = list(_suite(suite))

@@ -19,8 +19,10 @@ from sasr.report.tables import Entry, Table, digits_for
 
 FINAL, TRAINED, AUTHORS = "final, mean ± s.e.", "in training, last tenth", "authors' curve there"
 """Headings of columns."""
-DEFAULT, BASE = "sasr, paper's agent", "sac-paper"
-"""The method that the pages are about, and plain SAC with the same agent: `sasr` and `sac` have no ten seeds yet."""
+DEFAULT, BASE = "sasr", "sac"
+"""The method that the pages are about, and plain SAC with the same agent."""
+PAPERS_DEFAULT, PAPERS_BASE = "sasr, paper's agent", "sac-paper"
+"""The same with the paper's networks and step sizes."""
 
 
 class Row(NamedTuple):
@@ -121,6 +123,13 @@ def mean_area(areas: stats.Scores) -> Estimate:
     if not len(areas):
         return NOTHING
     return stats.estimate([areas], stats.mean_of_tasks)
+
+
+def base_of(methods: Iterable[str]) -> str:
+    """Plain SAC, with the paper's agent where the default's has not been run."""
+    if BASE in methods:
+        return BASE
+    return PAPERS_BASE
 
 
 def method_table(rows: Sequence[Row], *, base: str, threshold: float = math.nan) -> Table:
@@ -292,7 +301,7 @@ def _area_until(results: Sequence[Result], base: str) -> int | None:
     if not results:
         return None
     half = sorted((result.steps for result in results), reverse=True)[(len(results) - 1) // 2]
-    return min([half, *(result.steps for result in results if result.method in (base, DEFAULT))])
+    return min([half, *(result.steps for result in results if result.method in (base, DEFAULT, PAPERS_DEFAULT))])
 
 
 def _better_area(ours: Statistics, theirs: Statistics) -> Estimate:

@@ -68,9 +68,9 @@ def test_states_counted_in_blocks_count_as_those_added_one_segment_at_a_time(dty
     plain, query = make(3), torch.randn(3, 9, K)
     blocks: list[Tensor] = []
 
-    def count_block(rows: Tensor, place: Tensor) -> None:
+    def count_block(rows: Tensor, which: Tensor) -> None:
         blocks.append(rows)
-        in_blocks.count_block(rows, place)
+        in_blocks.count_block(rows, which)
 
     in_blocks = EvidenceInBlocks(
         StatePool(K, torch.float32, CPU),
@@ -87,6 +87,9 @@ def test_states_counted_in_blocks_count_as_those_added_one_segment_at_a_time(dty
         for evidence in (plain, in_blocks):
             evidence.observe(states.float().expand(3, -1, -1))
             evidence.add(member, outcome, states)
+            if round_ % 4 == 0:
+                evidence.flush()
+    in_blocks.flush()
     assert torch.equal(plain.estimator.size, in_blocks.estimator.size)
     assert torch.equal(plain.rebuilds, in_blocks.rebuilds)
     assert {len(rows) for rows in blocks} == {32}

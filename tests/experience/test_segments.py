@@ -103,3 +103,18 @@ def test_open_segments_survive_save_and_load() -> None:
     restored.load_state_dict(copy.deepcopy(original.state_dict()))
     step, items = make_step(torch.zeros(1, 1, 1), terminated=True), torch.zeros(1, 1, 1)
     assert torch.equal(original.add(step, items)[0].steps, restored.add(step, items)[0].steps)
+
+
+def test_a_step_that_is_not_real_leaves_no_trace() -> None:
+    """Environments that were reset in a step of their own have nothing to record in it."""
+    segmenter = make("segments", members=2)
+    closed: list[Segment] = []
+    for number, valid in enumerate([(True, True), (True, False), (False, True), (True, True)]):
+        items = torch.full((2, 1, 1), float(number))
+        real = torch.tensor(valid)[:, None]
+        step = make_step(items, reward=0.0, terminated=number == 3)
+        # Where it is not real it looks like a rewarded end.
+        step = step._replace(valid=real, reward=(~real).float(), terminated=step.terminated | ~real)
+        closed += segmenter.add(step, items)
+    found = [(s.member, s.success, s.steps.flatten().int().tolist()) for s in closed]
+    assert found == [(0, False, [0, 1, 3]), (1, False, [0, 2, 3])]

@@ -69,7 +69,7 @@ class Evidence(nn.Module):
     def add(self, member: int, outcome: int, items: Tensor) -> None:
         """Keep what `items` (n, …) stand for as evidence of an outcome."""
         states = self.store.append(member, outcome, items)
-        self.until_rebuild[member] -= len(states)
+        self.until_rebuild[member].sub_(len(states))
         if self._is_due(member):
             self.rebuild(member)
         else:
@@ -79,6 +79,9 @@ class Evidence(nn.Module):
         """Add states (n, k), as raw as they came, to the sums."""
         mapped = self.normaliser.of_member(member, sent(states, self.h.device))
         self.estimator.add(member, outcome, mapped)
+
+    def flush(self) -> None:
+        """Count what `add` may have put off: here nothing, on an accelerator the states of one step together."""
 
     def rebuild(self, member: int) -> None:
         """Renew one seed's standardisation and bandwidth and sum its retained states anew."""

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -50,12 +50,16 @@ class StateNormaliser(nn.Module):
         # In numpy: a handful of small operations for every step, and numpy's cost a fifth of torch's.
         count, running_mean, running_spread = self.count.numpy(), self.mean.numpy(), self.spread.numpy()
         x = states.numpy().astype(np.float64)
-        weight = np.ones((*x.shape[:2], 1), np.bool_)
+        weight: Any = 1.0
+        new: Any = float(x.shape[1])
+        mean = x[:, 0]
         if valid is not None:
             weight = valid.numpy()[..., None]
             x = np.where(weight, x, 0.0)  # 0 · NaN would still be NaN
-        new = weight.sum(1).astype(np.float64)  # (P, 1)
-        mean = x.sum(1) / np.maximum(new, 1.0)
+            new = weight.sum(1).astype(np.float64)  # (P, 1)
+            mean = x.sum(1) / np.maximum(new, 1.0)
+        elif new > 1.0:
+            mean = x.sum(1) / new
         delta = mean - running_mean
         before = count[:, None]
         share = new / np.maximum(before + new, 1.0)
@@ -64,7 +68,7 @@ class StateNormaliser(nn.Module):
             off = x - mean[:, None]
             running_spread += (off * off * weight).sum(1)
         running_mean += delta * share
-        count += new[:, 0]
+        before += new
 
     def freeze(self, member: int) -> None:
         """From now on map this seed's states by the statistics as they are."""
@@ -79,11 +83,6 @@ class StateNormaliser(nn.Module):
     def of_member(self, member: int, states: Tensor) -> Tensor:
         """One seed's states (n, k), mapped."""
         return self._map(states, self.centre[member], self.scale[member])
-
-    def of_members(self, members: Tensor, states: Tensor) -> Tensor:
-        """States (n, B, k) of n seeds that a tensor names, mapped."""
-        centre, scale = self.centre.index_select(0, members), self.scale.index_select(0, members)
-        return self._map(states, centre[:, None], scale[:, None])
 
     def forward(self, states: Tensor) -> Tensor:
         """States (P, B, k), mapped."""
@@ -181,11 +180,6 @@ class RandomFeatures(Features):
     def of_member(self, member: int, states: Tensor) -> Tensor:
         """Features (n, M) of one seed's states (n, k)."""
         return self.waves(self._turn(states / self.bandwidth[member], self.frequency[member]), self.phase[member])
-
-    def of_members(self, members: Tensor, states: Tensor) -> Tensor:
-        """Features (n, B, M) of states (n, B, k) of n seeds that a tensor names."""
-        h, frequency, phase = (part.index_select(0, members) for part in (self.bandwidth, self.frequency, self.phase))
-        return self.waves(self._turn(states / h[:, None, None], frequency), phase[:, None])
 
     def forward(self, states: Tensor) -> Tensor:
         """Features (P, B, M) of states (P, B, k)."""

@@ -18,6 +18,7 @@ from sasr.experience.retained import OUTCOMES
 
 ROWS = 32
 """States in a block: episodes of a few hundred steps leave about that many as evidence."""
+NOBODY = -1
 
 
 class LinearCountsOnDevice(LinearCounts):
@@ -38,19 +39,21 @@ class LinearCountsOnDevice(LinearCounts):
             return torch.stack([(z_PBM * self.total[:, x, None]).sum(-1) for x in OUTCOMES], dim=-1).float()
         return (z_PBM @ self.total.transpose(1, 2)).float()
 
-    def add_first(self, which: Tensor, count: Tensor, states: Tensor) -> None:
-        """Count the first `count` (1,) of states (1, n, k) towards `which` (1,), 2·seed + outcome.
+    def add_rows(self, belongs: Tensor, states: Tensor) -> None:
+        """Count states (P, n, k) of which `belongs` (P, 2, n) says whose they are, and of which outcome.
 
         The same as `add`, with everything in tensors: nothing depends on a number that Python would have to read.
         """
-        used = torch.arange(states.shape[1], device=states.device) < count
-        z_1DM = self.features.of_members(which // 2, states).double() * used[:, None]
-        self.total.flatten(0, 1).index_add_(0, which, z_1DM.sum(1))
-        self.size.flatten().index_add_(0, which, count)
+        z_PnM = self.features(states).double()
+        self.total.add_(belongs.double() @ z_PnM)
+        self.size.add_(belongs.sum(-1))
 
 
 class EvidenceInBlocks(Evidence):
-    """Counts states in blocks of `ROWS`, each by one call of `count_block`, which may be a captured graph."""
+    """Counts states in blocks of `ROWS`, each by one call of `count_block`, which may be a captured graph.
+
+    What `add` was given waits in a block until that is full or `flush` is called: the states of all seeds go together.
+    """
 
     estimator: LinearCountsOnDevice
 
@@ -64,16 +67,38 @@ class EvidenceInBlocks(Evidence):
         """
         super().__init__(*parts, **options)
         self.call_count_block = count_block
+        self.waiting: list[Tensor] = []
+        """States (n, k) that were not counted yet."""
+        self.owners: list[int] = []
+        """2·seed + outcome of each of them."""
 
     def count(self, member: int, outcome: int, states: Tensor) -> None:
-        """Add states (n, k), as raw as they came, to the sums."""
-        for chunk in torch.split(states, ROWS):
-            rows = chunk.new_zeros(ROWS, chunk.shape[1])
-            rows[: len(chunk)] = chunk
-            self.call_count_block(rows, torch.tensor([2 * member + outcome, len(chunk)]))
+        """Add states (n, k), as raw as they came, to the sums, with the next `flush`."""
+        self.waiting.append(states)
+        self.owners += [2 * member + outcome] * len(states)
 
-    def count_block(self, rows: Tensor, place: Tensor) -> None:
-        """Count some of the first rows (ROWS, k): `place` (2,) is 2·seed + outcome, and how many; of fixed shapes."""
-        rows, (which, count) = rows.to(self.h.device), torch.split(place.to(self.h.device), 1)
-        mapped = self.normaliser.of_members(which // 2, rows[None])
-        self.estimator.add_first(which, count, mapped)
+    def flush(self) -> None:
+        """Count the states that wait."""
+        if not self.waiting:
+            return
+        states, owners = torch.cat(self.waiting), torch.tensor(self.owners)
+        self.waiting, self.owners = [], []
+        for block, owners_of_block in zip(states.split(ROWS), owners.split(ROWS), strict=True):
+            rows, which = block.new_zeros(ROWS, block.shape[1]), owners.new_full((ROWS,), NOBODY)
+            rows[: len(block)] = block
+            which[: len(block)] = owners_of_block
+            self.call_count_block(rows, which)
+
+    def rebuild(self, member: int) -> None:
+        """Rebuild one seed's sums; those of its states that wait are among the retained ones already."""
+        self.flush()
+        super().rebuild(member)
+
+    def count_block(self, rows: Tensor, which: Tensor) -> None:
+        """Count rows (ROWS, k) towards `which` (ROWS,), 2·seed + outcome, or `NOBODY`; of fixed shapes."""
+        rows, which = rows.to(self.h.device), which.to(self.h.device)
+        sums = torch.arange(2 * len(self.h), device=which.device)
+        belongs = (sums[:, None] == which).view(len(self.h), 2, ROWS)
+        # 0 where a row is another seed's: whatever its numbers are, they stay apart.
+        mapped = torch.where(belongs.any(1)[..., None], self.normaliser(rows[None]), 0.0)
+        self.estimator.add_rows(belongs, mapped)

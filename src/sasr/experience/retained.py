@@ -44,10 +44,11 @@ class StatePool(GrowingModule):
     def append(self, member: int, outcome: int, items: Tensor) -> Tensor:
         """Copy `items` (n, width) into the pool."""
         start, end = int(self.size), int(self.size) + len(items)
-        for name in self.growing:
-            self.grow(name, end)
-        self.states[start:end] = items.to(self.states.dtype)
-        self.owner[start:end] = 2 * member + outcome
+        if end > len(self.states):
+            for name in self.growing:
+                self.grow(name, end)
+        self.states[start:end] = items
+        self.owner[start:end].fill_(2 * member + outcome)
         self.size.fill_(end)
         return items
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,9 +16,13 @@ def keep_random(length: int, share: float, generator: torch.Generator) -> Tensor
     """A uniform subset without replacement; the fractional part of φ·length is rounded up by chance, so φ is exact."""
     device = generator.device
     wanted = share * length
-    chance = torch.rand((), generator=generator, device=device)
-    count = min(length, int(wanted) + int(chance < wanted - int(wanted)))
-    return torch.randperm(length, generator=generator, device=device)[:count].sort().values
+    chance = torch.rand((), generator=generator, device=device).item()
+    # The fractional part in float32, as the chance is.
+    count = min(length, int(wanted) + int(chance < np.float32(wanted - int(wanted))))
+    kept = torch.randperm(length, generator=generator, device=device)[:count]
+    if count == 0:  # most segments of a few steps
+        return kept
+    return kept.sort().values
 
 
 def keep_strided(length: int, share: float, generator: torch.Generator) -> Tensor:

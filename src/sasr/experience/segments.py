@@ -26,7 +26,7 @@ class Moment(NamedTuple):
     idle: Flags  # this step's reward was exactly the threshold (0: neither goal nor cost)
     full: Flags  # the segment has reached the longest length allowed
     done: Flags  # the episode ended, for whatever reason
-    repeated: Flags  # the seed has seen a reward after which its episode went on, in this step or before
+    repeated: Flags  # (P, 1) the seed has seen a reward after which its episode went on, in this step or before
 
 
 Verdict = tuple[Flags, Flags]
@@ -99,7 +99,7 @@ class Segmenter(GrowingModule):
         self.rule = RULES[rule]
         self.reward_above, self.max_steps = reward_above, max_steps
         shape = (members, envs)
-        self.all_valid = np.ones(shape, np.bool_)
+        self.all_valid, self.everywhere = np.ones(shape, np.bool_), np.ogrid[:members, :envs]
         open_items = torch.zeros((*shape, FIRST_CAPACITY, *item_shape), dtype=dtype)
         self.register_growing("open_items", open_items, axis=2)
         self.register_buffer("length", torch.zeros(shape, dtype=torch.int64))
@@ -108,30 +108,26 @@ class Segmenter(GrowingModule):
 
     def add(self, step: Transition, items: Tensor) -> list[Segment]:
         """Record `items` (P, E, *item_shape) for this step and return the segments it closed."""
-        valid = self.all_valid if step.valid is None else step.valid.numpy()
-        self._record(items.numpy(), valid)
         length, was_hit, repeated = self.length.numpy(), self.was_hit.numpy(), self.repeated.numpy()
+        valid = self.all_valid if step.valid is None else step.valid.numpy()
+        self._record(items.numpy(), length, valid)
         reward = step.reward.numpy()
         hit = reward > self.reward_above
         if step.success is not None:
             hit = hit | step.success.numpy()
         done = step.terminated.numpy() | step.truncated.numpy()
+        full = length >= self.max_steps
+        if not (hit | was_hit | done | full).any():  # no rule closes anything here, and most steps are so
+            return []
         repeated |= (hit & ~done & valid).any(1, keepdims=True)
-        now = Moment(
-            hit=hit,
-            hit_before=was_hit,
-            idle=reward == self.reward_above,
-            full=length >= self.max_steps,
-            done=done,
-            repeated=np.broadcast_to(repeated, done.shape),
-        )
-        ends, succeeded = self.rule(now)
+        idle = reward == self.reward_above
+        ends, succeeded = self.rule(Moment(hit, was_hit, idle, full, done, repeated))
         close = ends & valid
-        closed = []
-        for p, e in np.argwhere(close).tolist():
-            segment = self.open_items[p, e, : int(length[p, e])].clone()
-            closed.append(Segment(p, bool(succeeded[p, e]), segment))
         was_hit |= hit & valid
+        open_items, closed = self.open_items.numpy(), []
+        for p, e in np.argwhere(close).tolist():
+            steps = torch.from_numpy(open_items[p, e, : length[p, e]].copy())
+            closed.append(Segment(p, bool(succeeded[p, e]), steps))
         was_hit[close] = False
         length[close] = 0
         return closed
@@ -141,12 +137,12 @@ class Segmenter(GrowingModule):
         self.length[interrupted] = 0
         self.was_hit[interrupted] = False
 
-    def _record(self, items: NDArray[np.generic], valid: Flags) -> None:
+    def _record(self, items: NDArray[np.generic], length: NDArray[np.int64], valid: Flags) -> None:
         """Append one item to the open segment of every environment that took a real step."""
-        length = self.length.numpy()
         longest = int(length.max())
         if longest >= self.open_items.shape[2]:  # a segment grows by at most one item a step
             self.grow("open_items", longest + 1)
-        p, e = valid.nonzero()
-        self.open_items.numpy()[p, e, length[p, e]] = items[p, e]
-        length[p, e] += 1
+        # Where the step was not real the item lies beyond the segment's end, and the next one takes its place.
+        p, e = self.everywhere
+        self.open_items.numpy()[p, e, length] = items
+        length += valid

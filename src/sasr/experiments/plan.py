@@ -351,8 +351,7 @@ def built_in_methods() -> dict[str, Method]:
         methods.append(Method(name=f"sasr-{preset}", agent="sac-paper", shaper="sasr", preset=preset))
     methods.append(Method(name="noisynet", agent="sac", agent_settings={"exploration": "noisy"}))
     for shaper in ("rnd", "drnd"):  # as published: a value head for the bonus alone
-        separate = {"separate_stream": True}
-        methods.append(Method(name=f"{shaper}-ppo", agent="ppo", shaper=shaper, shaper_settings=separate))
+        methods.append(Method(name=f"{shaper}-ppo", agent="ppo", shaper=shaper))
     return {method.name: method for method in methods}
 
 

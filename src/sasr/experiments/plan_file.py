@@ -177,8 +177,12 @@ class _Reader:
         for chosen in getattr(self.choice, name) or ():
             if full_id(chosen) in map(full_id, known):
                 continue
-            message = f"{self.where}: {unknown_name(name.removesuffix('s'), chosen, known)}"
-            if name == "tasks" and (others := _suites_with(chosen)):
+            what = name.removesuffix("s")
+            others = _suites_with(chosen) if name == "tasks" else []
+            if not others and chosen not in built_in_methods():
+                raise ValueError(f"{self.where}: {unknown_name(what, chosen, known)}")
+            message = f"{self.where} has no {what} {chosen!r}; take one of: {', '.join(known)}"
+            if others:
                 message += f"; suites that have {chosen}: {', '.join(others)}"
             raise ValueError(message)
 

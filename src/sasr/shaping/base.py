@@ -69,7 +69,8 @@ class Shaper(GrowingModule, ABC):
     compilable: ClassVar[tuple[str, ...]] = ()
     """Names of methods that torch.compile may replace."""
     separate_stream: bool = False
-    """Whether an agent with two value heads should keep the bonus apart from the reward."""
+    """Whether the bonus is a return of its own, which goes on over the ends of episodes. Agents that can (sac, ppo)
+    keep critics for it; the others add it to the reward. `host.separate_stream` says which."""
     truncation_is_terminal: bool = False
     """Whether the agent should stop bootstrapping at time limits."""
     checked: ClassVar[tuple[str, ...]] = ("obs", "next_obs", "reward")
@@ -86,12 +87,9 @@ class Shaper(GrowingModule, ABC):
         if self.host is not None:
             name = type(self).__name__
             raise RuntimeError(f"this shaper is bound to a host already; make a new {name} for another one")
-        if self.separate_stream and host.replay is not None:
-            raise ValueError(
-                "separate_stream=True keeps the bonus apart for an agent with two value heads (ppo); one that learns "
-                "from replay adds it to the reward: drop separate_stream, or take agent='ppo'"
-            )
         self.obs_width = state_width(host.observation_space)
+        actions = math.prod(host.action_space.shape or ())
+        self.widths = {"obs": self.obs_width, "next_obs": self.obs_width, "action": actions, "reward": 1}
         self.make(host)
         self.host = host  # last: a host that was refused above leaves the shaper free for another
 
@@ -164,21 +162,16 @@ class Shaper(GrowingModule, ABC):
     def check(self, step: Transition) -> None:
         """Raise a ValueError that names the entry if a step can't be learned from; changes nothing."""
         host = self.bound
-        widths = {
-            "obs": self.obs_width,
-            "next_obs": self.obs_width,
-            "action": math.prod(host.action_space.shape or ()),
-            "reward": 1,
-        }
         expected = (len(host.seeds), host.envs)
         for name in self.checked:
             entry: Tensor = getattr(step, name)
-            leading = tuple(entry.shape[:2])
+            leading = entry.shape[:2]
             if leading != expected:
-                raise ValueError(f"{name} has leading axes {leading}, expected (seeds, environments) = {expected}")
-            rows = entry.reshape(*expected, -1)
-            check_width(name, rows, widths[name])
-            check_finite(name, rows, seeds=host.seeds, valid=step.valid)
+                raise ValueError(
+                    f"{name} has leading axes {tuple(leading)}, expected (seeds, environments) = {expected}"
+                )
+            check_width(name, entry.numel() // math.prod(expected), self.widths[name])
+            check_finite(name, entry, seeds=host.seeds, valid=step.valid)
 
     def check_batch(self, batch: Batch) -> None:
         """Raise a ValueError if a batch is of another host; looks at shapes and devices alone."""
@@ -277,18 +270,19 @@ def check_bonus(batch: Batch, bonus: Tensor) -> None:
             raise ValueError(f"{name} has shape {tuple(values.shape)}, expected (seeds, batch) = {expected}")
 
 
-def check_width(name: str, rows: Tensor, width: int) -> None:
-    """Raise a ValueError unless rows (…, n) have this many features."""
-    if rows.shape[-1] != width:
-        raise ValueError(f"{name} has {rows.shape[-1]} features, but this shaper was bound to {width}")
+def check_width(name: str, found: int, width: int) -> None:
+    """Raise a ValueError unless rows have as many features as they should."""
+    if found != width:
+        raise ValueError(f"{name} has {found} features, but this shaper was bound to {width}")
 
 
 def check_finite(
-    name: str, rows: Tensor, *, seeds: Sequence[int], valid: Tensor | None = None, axis: str = "environment"
+    name: str, entry: Tensor, *, seeds: Sequence[int], valid: Tensor | None = None, axis: str = "environment"
 ) -> None:
-    """Raise a ValueError that names the first NaN or infinity in rows (P, E, n), but for rows that are not valid."""
-    if not rows.dtype.is_floating_point or np.isfinite(rows.cpu().numpy()).all():
+    """Raise a ValueError that names the first NaN or infinity in entries (P, E, …), but for those not valid (P, E)."""
+    if not entry.dtype.is_floating_point or np.isfinite(entry.numpy(force=True)).all():
         return
+    rows = entry.reshape(*entry.shape[:2], -1)
     bad = ~torch.isfinite(rows)
     if valid is not None:
         bad &= valid[..., None]
@@ -307,5 +301,5 @@ def check_trajectory(states: Tensor, width: int, seeds: Sequence[int], member: i
         raise ValueError(f"member={member} is not in this population of {len(seeds)} seeds")
     if len(states) == 0:
         raise ValueError("a trajectory of 0 states can't be counted; give at least one state, shape (T, k)")
-    check_width("trajectory", states, width)
+    check_width("trajectory", states.shape[-1], width)
     check_finite("trajectory", states[None], seeds=(seeds[member],), axis="row")

@@ -51,12 +51,18 @@ class RewardRuns(nn.Module):
         if not (before.any() or rewarded.any()):
             return
         goes_on = ~(step.terminated.numpy() | step.truncated.numpy())
-        real = np.ones_like(rewarded) if step.valid is None else step.valid.numpy()
-        went_on, followed = self.went_on.numpy(), self.followed.numpy()
-        went_on += (before & real).sum(1)
-        followed += (before & real & rewarded).sum(1)
-        before[real] = (rewarded & goes_on)[real]
-        share, in_force = followed / (went_on + 1.0), self.on_cpu.numpy()
+        real: Any = True if step.valid is None else step.valid.numpy()
+        counted = before & real
+        np.copyto(before, rewarded & goes_on, where=real)
+        if counted.any():
+            self._count(counted, counted & rewarded)
+
+    def _count(self, counted: NDArray[np.bool_], followed_now: NDArray[np.bool_]) -> None:
+        """Add steps (P, E) that came after a rewarded one, and those of them that were rewarded too."""
+        went_on, followed, in_force = self.went_on.numpy(), self.followed.numpy(), self.on_cpu.numpy()
+        went_on += counted.sum(1)
+        followed += followed_now.sum(1)
+        share = followed / (went_on + 1.0)
         moved = np.abs(share - in_force) > NOTICED
         if moved.any():
             in_force[moved] = share[moved]

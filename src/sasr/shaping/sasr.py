@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -73,7 +73,6 @@ class SASR(Shaper):
 
     # ------------------------------------------------- from steps to evidence
 
-    @torch.no_grad()
     def observe(self, step: Transition) -> None:
         """Record a step of every environment; one with a NaN or a wrong width is refused and changes nothing."""
         # On the CPU, where steps come from: on an accelerator, each read of a value would wait.
@@ -85,24 +84,26 @@ class SASR(Shaper):
         if self.reward_runs is not None:
             self.reward_runs.observe(step)
         items = step.slot if self.flagged and step.slot is not None else states
-        for segment in self.segmenter.add(step, items):
-            self._retain(segment)
+        if closed := self.segmenter.add(step, items):
+            self._retain(closed)
 
-    def _retain(self, segment: Segment) -> None:
-        """Keep a share φ of a finished segment's states as evidence."""
+    @torch.no_grad()
+    def _retain(self, segments: Sequence[Segment]) -> None:
+        """Keep a share φ of finished segments' states as evidence."""
         keep = RETENTION[self.config.retention_rule]
-        stream = self.retention_streams.member(segment.member)
-        kept = keep(len(segment.steps), self.config.retention, stream)
-        if len(kept):
-            outcome = SUCCESS if segment.success else FAILURE
-            self.evidence.add(segment.member, outcome, segment.steps[kept])
+        for segment in segments:
+            kept = keep(len(segment.steps), self.config.retention, self.retention_streams.member(segment.member))
+            if len(kept):
+                outcome = SUCCESS if segment.success else FAILURE
+                self.evidence.add(segment.member, outcome, segment.steps[kept])
+        self.evidence.flush()
 
-    def absorb(self, rows: Tensor, place: Tensor) -> None:
+    def absorb(self, rows: Tensor, which: Tensor) -> None:
         """The tensor work behind `observe` on an accelerator, which a learner may capture."""
-        cast(EvidenceInBlocks, self.evidence).count_block(rows, place)
+        cast(EvidenceInBlocks, self.evidence).count_block(rows, which)
 
-    def _count_block(self, rows: Tensor, place: Tensor) -> None:
-        self.absorb(rows, place)  # the one in force: captured or not
+    def _count_block(self, rows: Tensor, which: Tensor) -> None:
+        self.absorb(rows, which)  # the one in force: captured or not
 
     @torch.no_grad()
     def add_trajectory(self, states: Tensor, *, success: bool, member: int = 0) -> None:
@@ -119,7 +120,7 @@ class SASR(Shaper):
         valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
         valid[member] = True
         self.evidence.observe(everyone, valid)
-        self._retain(Segment(member, success, flat))
+        self._retain([Segment(member, success, flat)])
 
     # ----------------------------------------------- from evidence to rewards
 

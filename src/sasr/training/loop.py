@@ -105,8 +105,8 @@ class Loop:
     def _check(self, step: Step) -> None:
         """Refuse a NaN with the place it came from: one seed would learn from it, and fail much later."""
         for name, array in (("observation", step.final_observation), ("reward", step.reward)):
-            rows = torch.from_numpy(array).reshape(*step.reward.shape, -1)
-            check_finite(f"{self.population.task}, step {self.steps:,}: {name}", rows, seeds=self.population.seeds)
+            where = f"{self.population.task}, step {self.steps:,}: {name}"
+            check_finite(where, torch.from_numpy(array), seeds=self.population.seeds)
 
     # ----------------------------------------------------------- checkpoints
 

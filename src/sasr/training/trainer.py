@@ -29,7 +29,7 @@ from sasr.training.evaluate import Evaluation, evaluate
 from sasr.training.fast import speed_up
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
-from sasr.training.on_policy import OnPolicy, with_value_heads
+from sasr.training.on_policy import OnPolicy
 from sasr.training.signals import InterruptedBySignal, StopSignals
 
 CHECKPOINTS = "checkpoints"
@@ -340,6 +340,7 @@ def make_learner(
 ) -> Learner:
     """Agent, experience and shaper as one."""
     shaper = adapt(shaper)
+    _, kind = agent_named(config.agent, population.action_space)
     host = Host(
         observation_space=population.observation_space,
         action_space=population.action_space,
@@ -347,13 +348,13 @@ def make_learner(
         envs=population.environments,
         device=device,
         discount=config.discount,
+        separate_stream=shaper is not None and shaper.separate_stream and kind.separates,
     )
-    _, kind = agent_named(config.agent, population.action_space)
     asked = config.truncation_is_terminal
     wanted = shaper is not None and shaper.truncation_is_terminal
     terminal = wanted if asked is None else asked
     if kind.on_policy:
-        agent = kind.make(host, with_value_heads(config.agent_config or kind.settings(), shaper))
+        agent = kind.make(host, config.agent_config or kind.settings())
         if config.steps <= agent.steps_per_rollout:
             raise ValueError(
                 f"steps={config.steps} ends before anything is learned from a first rollout of "
