@@ -50,7 +50,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether all steps were taken and saved: a run may be killed between its last step and its checkpoint."""
+        """Whether all steps were taken and saved: a run may be killed before its last checkpoint."""
         saved = checkpoint.newest(self._run_folder.checkpoints, use=checkpoint.steps_of)
         if saved is None or saved.facts.get("evaluation_due", False):
             return False
@@ -229,7 +229,7 @@ def start(
 
 
 def clean_up(run: Run) -> None:
-    """Complete a finished run that was killed right after its last checkpoint: remove leftovers, draw its curve."""
+    """Complete a finished run that was killed after its last checkpoint: remove leftovers, draw its curve."""
     checkpoint.remove_leftovers(run._run_folder.checkpoints)
     remove_leftovers(run.folder)
     if not (run.folder / plots.CURVE).exists():

@@ -371,7 +371,7 @@ def _scheduled(config: Any, steps: int) -> Any:
 
 
 def _check_complete(agent_class: type[Any], data: Mapping[str, Any]) -> None:
-    """All settings of an agent must be present: the defaults of the version that wrote them may have been others."""
+    """All settings of an agent must be present: an earlier version may have had other defaults."""
     missing = sorted({setting.name for setting in dataclasses.fields(agent_class)} - data.keys())
     if missing:
         raise ValueError(

@@ -28,7 +28,7 @@ def evaluate_run(
     workers: int | None = None,
     allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
-    """Evaluate a run's policy at its newest checkpoint over many episodes; writes eval.json into the run folder.
+    """Evaluate a run's policy at its newest checkpoint; writes eval.json into the run folder.
 
     Args:
         run: Folder of the run.

@@ -38,7 +38,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "agent.temperature_lr": (1e-4, 3e-3),
     "agent.lr": (1e-4, 3e-3),
 }
-"""The settings that are searched, on a logarithmic scale; those that the agent or shaper lacks are left out."""
+"""The settings that are searched, on a logarithmic scale, if the agent or the shaper has them."""
 EVALUATIONS = 20
 """Evaluations of a trial; it may be pruned at each."""
 UNPRUNED = 5
@@ -163,7 +163,7 @@ class Search:
         self.study.set_user_attr("settings", settings)
 
     def run(self, trials: int) -> None:
-        """Run trials until there are `trials`, compare the best settings with the default, and print them as flags."""
+        """Run trials until there are `trials`, compare the best with the default, and print it as flags."""
         from optuna.trial import TrialState
 
         console = Terminal()

@@ -228,7 +228,7 @@ def table_by_task(
     *,
     highest: bool = True,
 ) -> Table:
-    """Tasks by methods, or by variants of one setting; the best of a row is bold, unless the row is incomplete.
+    """Tasks by methods, or by variants of a setting; the best of a complete row is bold.
 
     Args:
         title: Above the table.

@@ -1,4 +1,4 @@
-"""Reward shapers inside Stable-Baselines3: replay buffers for off-policy agents, rollout buffers for PPO and A2C.
+"""Reward shapers inside Stable-Baselines3: replay buffers, and rollout buffers for PPO and A2C.
 
 Stored rewards are the environment's. The shaped reward is added to what is sampled (off-policy), or to what
 the advantages are computed from (on-policy), with what the shaper knows at that moment.

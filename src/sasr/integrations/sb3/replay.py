@@ -211,7 +211,9 @@ class ShapedHerReplayBuffer(ShapedDictReplayBuffer, HerReplayBuffer):
         self._successes_drawn = [self.successes[rows, envs]]
         return super()._get_real_samples(rows, envs, env)
 
-    def _get_virtual_samples(self, rows: Array, envs: Array, env: VecNormalize | None = None) -> DictReplayBufferSamples:
+    def _get_virtual_samples(
+        self, rows: Array, envs: Array, env: VecNormalize | None = None
+    ) -> DictReplayBufferSamples:
         samples = super()._get_virtual_samples(rows, envs, env)
         # A success stays one where the new goal is rewarded as the old one was.
         as_before = samples.rewards.numpy(force=True)[:, 0] == self.rewards[rows, envs]
