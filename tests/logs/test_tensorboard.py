@@ -103,7 +103,7 @@ def test_events_are_not_written_where_a_link_leads(tmp_path: Path) -> None:
 def test_without_tensorboard_the_run_goes_on_and_says_once_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tensorboard, "available", lambda: False)
+    monkeypatch.setattr("sasr.api.installed", lambda module: module != "tensorboard")
     run = api.start(settings(steps=40, eval_every=0), out=tmp_path / "run")
     notices = [event["text"] for event in run.metrics("notice")]
     assert [text for text in notices if 'pip install "sasr[tensorboard]"' in text] == [tensorboard.INSTALL]
