@@ -86,26 +86,26 @@ def read(run: Path, member: int) -> Saved:
     seeds = folder.config.seeds
     if not 0 <= member < len(seeds):
         raise ValueError(f"--member {member} is none of this run's {len(seeds)}; count from 0")
-    found = checkpoint.newest(folder.checkpoints)
-    if found is None or "replay" not in found.parts:
+    newest = checkpoint.newest(folder.checkpoints)
+    if newest is None or "replay" not in newest.parts:
         raise ValueError(f"{run} has no checkpoint with a replay buffer; train with `sasr train`, which keeps it")
-    saved = found.read("replay")
+    saved = newest.read("replay")
     _, _, filled, _, _ = saved["_extra_state"].tolist()
-    if filled * folder.config.environments < found.facts["steps"]:
+    if filled * folder.config.environments < newest.facts["steps"]:
         raise ValueError(
-            f"{run} took {found.facts['steps']:,} steps, but its replay buffer holds the last {filled:,} only; "
+            f"{run} took {newest.facts['steps']:,} steps, but its replay buffer holds the last {filled:,} only; "
             "train with a larger one"
         )
     rows = {name: saved[name][member] for name in ("obs", "action", "reward", "terminated", "truncated", "aside")}
     following, serial = rows["obs"][1 : filled + 1], rows.pop("aside")[:filled].long()
     aside = (serial >= 0).view(*serial.shape, *(1,) * (following.dim() - 2))
     next_obs = torch.where(aside, saved["finals"][serial.clamp(min=0) % len(saved["finals"])], following)
-    shaper = found.read("shaper") if "shaper" in found.parts else {}
+    shaper = newest.read("shaper") if "shaper" in newest.parts else {}
     size = shaper.get("evidence.estimator.size")
-    unseen = bool(found.read("unobserved")) if "unobserved" in found.parts else False
+    unseen = bool(newest.read("unobserved")) if "unobserved" in newest.parts else False
     return Saved(
         folder,
-        Steps(next_obs=next_obs, **{name: own[:filled] for name, own in rows.items()}),
+        Steps(next_obs=next_obs, **{name: row[:filled] for name, row in rows.items()}),
         None if size is None else size[member],
         int(unseen),
     )
@@ -130,14 +130,14 @@ def stages_of(saved: Saved, settings: Settings) -> list[Stage]:
     every = total // settings.stages
     if every < 1:
         raise ValueError(f"--stages {settings.stages} are more than the run's {total} steps")
-    found: list[Any] = []
+    stages: list[Stage] = []
     for row in track(range(total), "showing SASR the run again"):
-        shaper.observe(Transition(*(own[row][None] for own in _in_order(steps))))
+        shaper.observe(Transition(*(part[row][None] for part in _in_order(steps))))
         if row + 1 == total - saved.unseen:
             _check(shaper, saved)
-        if (row + 1) % every == 0 and len(found) < settings.stages:
-            found.append(_stage(shaper, steps, row + 1 - every, row + 1, settings.feature))
-    return found
+        if (row + 1) % every == 0 and len(stages) < settings.stages:
+            stages.append(_stage(shaper, steps, row + 1 - every, row + 1, settings.feature))
+    return stages
 
 
 def _in_order(steps: Steps) -> tuple[Tensor, ...]:
@@ -153,9 +153,9 @@ def _check(shaper: SASR, saved: Saved) -> None:
 
 
 def _stage(shaper: SASR, steps: Steps, first: int, end: int, feature: int) -> Stage:
-    parts = [own[first:end].flatten(0, 1) for own in _in_order(steps)[:4]]
+    parts = [part[first:end].flatten(0, 1) for part in _in_order(steps)[:4]]
     kept = thin(len(parts[0]), SHOWN)
-    obs, action, reward, next_obs = (own[kept][None] for own in parts)
+    obs, action, reward, next_obs = (part[kept][None] for part in parts)
     # No step ends here: what a terminal state goes on earning is another matter.
     batch = Batch(obs, action, reward, next_obs, torch.zeros_like(reward, dtype=torch.bool))
     counts = shaper.counts(batch)
@@ -166,8 +166,8 @@ def _stage(shaper: SASR, steps: Steps, first: int, end: int, feature: int) -> St
 
 def facts_of(saved: Saved, settings: Settings) -> dict[str, Any]:
     """What a reader must know about the run; no folder of this machine."""
-    told, config = saved.folder.facts, saved.folder.config
-    machine = told.get("machine", {})
+    run_facts, config = saved.folder.facts, saved.folder.config
+    machine = run_facts.get("machine", {})
     where = [machine.get("processor"), f"{machine.get('cores')} cores"]
     where += [machine["device"]] if machine.get("device") not in (None, "cpu") else []
     words = [word if word != str(settings.run) else "RUN" for word in sys.argv[1:]]
@@ -176,9 +176,9 @@ def facts_of(saved: Saved, settings: Settings) -> dict[str, Any]:
         "task": task,
         "method": method_name({"shaper": config.shaper, "preset": config.preset, "agent": config.agent}),
         "seed": config.seeds[settings.member],
-        "commit": str(told.get("commit") or "unknown")[:10],
+        "commit": str(run_facts.get("commit") or "unknown")[:10],
         "machine": ", ".join(map(str, where)),
-        "run": re.sub(r" --out \S+", "", str(told.get("command", ""))),
+        "run": re.sub(r" --out \S+", "", str(run_facts.get("command", ""))),
         "command": shlex.join(["python", "-m", "benchmarks.analysis", *words]),
     }
 

@@ -9,18 +9,27 @@ import inspect
 import json
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import torch
 import tyro
 from rich.console import Console
-from rich.table import Table
 
 import sasr
-from benchmarks.caught import Outcome, call, in_a_fork, inside, nothing_left, side_by_side, unfinished_files
+from benchmarks.caught import (
+    Outcome,
+    call,
+    count,
+    in_a_fork,
+    inside,
+    nothing_left,
+    side_by_side,
+    table_of,
+    unfinished_files,
+)
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.cli import COMMANDS
@@ -57,16 +66,17 @@ class Settings:
 
 def flags_of(command: str) -> dict[str, bool]:
     """Names of a command's parameters, and whether they are words without a flag."""
-    parameters = inspect.signature(COMMANDS[command].load(), eval_str=True).parameters.values()
     flags: dict[str, bool] = {}
-    for own in parameters:
-        own_type, *marks = get_args(own.annotation) or (own.annotation,)
-        if is_dataclass(own_type):  # a group of flags
-            flags |= dict.fromkeys((field.name for field in fields(own_type)), False)
-        else:
-            name = next((mark.name for mark in marks if getattr(mark, "name", None)), own.name)
-            flags[name] = tyro.conf.Positional in marks
-    return {name.replace("_", "-"): is_positional for name, is_positional in flags.items()}
+    for name, parameter in inspect.signature(COMMANDS[command].load(), eval_str=True).parameters.items():
+        group = (get_args(parameter.annotation) or (parameter.annotation,))[0]
+        hints = {name: parameter.annotation}
+        if is_dataclass(group):
+            hints = get_type_hints(group, include_extras=True)
+        for flag, hint in hints.items():
+            marks = get_args(hint)[1:]
+            shown_name = next((mark.name for mark in marks if getattr(mark, "name", None)), flag)
+            flags[shown_name.replace("_", "-")] = tyro.conf.Positional in marks
+    return flags
 
 
 def words_with(command: str, flag: str, value: str, *, positional: bool) -> list[str]:
@@ -88,8 +98,8 @@ def finished_run(place: Path) -> Path:
     return sasr.train("Pendulum-v1", agent=small, steps=60, out=place / "run", **options).folder
 
 
-def tried(words: list[str], limit: int, run: Path) -> tuple[Outcome | None, int]:
-    """In a fork, so that no flag changes anything for the next one; None where it did not end.
+def run_command(words: list[str], limit: int, run: Path) -> tuple[Outcome | None, int]:
+    """The outcome in a fork, so that no flag changes anything for the next one; None where it did not end.
 
     And how many files it left unfinished.
     """
@@ -106,62 +116,62 @@ def tried(words: list[str], limit: int, run: Path) -> tuple[Outcome | None, int]
     return Outcome(*outcome), unfinished
 
 
+class Case(NamedTuple):
+    """A flag with a bad value."""
+
+    command: str
+    flag: str
+    value: str
+    words: list[str]
+
+
 def main(settings: Settings) -> None:
     torch.set_num_threads(1)
     where, left = machine(), dict[str, Any]()
-    cases = [
-        (command, flag, value, words_with(command, flag, value, positional=positional))
-        for command in COMMANDS
-        for flag, positional in flags_of(command).items()
-        for value in BAD
-    ]
+    cases = []
+    for command in COMMANDS:
+        for flag, positional in flags_of(command).items():
+            for value in BAD:
+                words = words_with(command, flag, value, positional=positional)
+                cases.append(Case(command, flag, value, words))
     with tempfile.TemporaryDirectory() as name, nothing_left(left):
         run = finished_run(Path(name))
         for command in COMMANDS:
-            good, _ = tried(words_with(command, "", "", positional=False)[:-2], settings.limit, run)
+            good, _ = run_command(words_with(command, "", "", positional=False)[:-2], settings.limit, run)
             if good is None or good.code not in (0, 1):
                 raise SystemExit(f"sasr {command} does not work without a bad flag either: {good}")
-        attempt = partial(tried, limit=settings.limit, run=run)
-        outcomes = side_by_side(attempt, [words for *_, words in cases], settings.jobs)
-        found = [(*case, outcome) for case, (outcome, _) in zip(cases, outcomes, strict=True)]
-    left["partial_files_left"] = sum(unfinished for _, unfinished in outcomes)
-    table = Table("command", "flags", "commands", "refused", "accepted", "unforeseen", "hangs", "tracebacks", "steered")
-    figures = {}
+        attempt = partial(run_command, limit=settings.limit, run=run)
+        answers = side_by_side(attempt, [case.words for case in cases], settings.jobs)
+    left["partial_files_left"] = sum(unfinished for _, unfinished in answers)
+    outcomes = [(case, outcome) for case, (outcome, _) in zip(cases, answers, strict=True)]
+    counts = {}
     for command in COMMANDS:
-        tries = [(flag, outcome) for name, flag, _, _, outcome in found if name == command]
+        tries = [(case, outcome) for case, outcome in outcomes if case.command == command]
         ended = [outcome for _, outcome in tries if outcome is not None]
-        figures[command] = {
-            "flags": len({flag for flag, _ in tries}),
+        counts[command] = {
+            "flags": len({case.flag for case, _ in tries}),
             "commands": len(tries),
-            "refused": sum(outcome.code == 2 for outcome in ended),
             "accepted": sum(outcome.code in (0, 1) for outcome in ended),
-            "unforeseen": sum(outcome.unforeseen for outcome in ended),
             "hangs": len(tries) - len(ended),
-            "tracebacks": sum(outcome.traceback for outcome in ended),
-            "steered": sum(outcome.steered for outcome in ended),
+            **count(ended),
         }
-        table.add_row(command, *map(str, figures[command].values()))
     console = Console(width=140)
-    console.print(table)
-    odd = [
-        {
-            "words": words,
-            "output": outcome.output[-300:] if outcome else "did not end",
-            "code": outcome and outcome.code,
-        }
-        for _, _, _, words, outcome in found
-        if outcome is None
-        or outcome.traceback
-        or outcome.unforeseen
-        or outcome.steered
-        or outcome.code not in (0, 1, 2)
-    ]
+    console.print(table_of(counts))
+    odd: list[dict[str, Any]] = []
+    accepted, seconds = [], []
+    for case, outcome in outcomes:
+        if outcome is None:
+            odd.append({"words": case.words, "output": "did not end", "code": None})
+            continue
+        seconds.append(outcome.seconds)
+        if outcome.is_odd or outcome.code not in (0, 1, 2):
+            odd.append({"words": case.words, "output": outcome.output[-300:], "code": outcome.code})
+        if outcome.code in (0, 1):
+            accepted.append(f"{case.command} --{case.flag} {case.value!r}")
     for trial in odd:
         console.print(trial)
     console.print(f"left behind: {left}")
-    slowest = max(outcome.seconds for *_, outcome in found if outcome)
-    accepted = [f"{words[0]} --{flag} {value!r}" for _, flag, value, words, own in found if own and own.code in (0, 1)]
-    result = {"settings": asdict(settings), "commands": figures, "slowest": slowest, "left_behind": left}
+    result = {"settings": asdict(settings), "commands": counts, "slowest": max(seconds), "left_behind": left}
     result |= {"odd": odd, "accepted": accepted}
     save(f"bad_flags-{settings.label}", result, where)
 

@@ -11,19 +11,20 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 from rich.progress import track
+from rich.table import Table
 
 from sasr import cli
 
 T = TypeVar("T")
 R = TypeVar("R")
-_UNFINISHED = re.compile(r"\.partial$|^\..*\.part")  # what checkpoints, exports, films and `write_whole` begin with
+_UNFINISHED = re.compile(r"\.partial$|^\..*\.part")  # what checkpoints, exports, videos and `write_whole` begin with
 
 
 class Outcome(NamedTuple):
@@ -49,6 +50,30 @@ class Outcome(NamedTuple):
         """Whether an escape code or an emoji came through; none of them would be the console's own here."""
         return "\x1b" in self.output or "\N{COLLISION SYMBOL}" in self.output
 
+    @property
+    def is_odd(self) -> bool:
+        """Whether the answer was no plain line."""
+        return self.traceback or self.unforeseen or self.steered
+
+
+def count(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """How many commands refused, and how many answered otherwise than they should."""
+    return {
+        "refused": sum(outcome.code == 2 for outcome in outcomes),
+        "unforeseen": sum(outcome.unforeseen for outcome in outcomes),
+        "tracebacks": sum(outcome.traceback for outcome in outcomes),
+        "steered": sum(outcome.steered for outcome in outcomes),
+    }
+
+
+def table_of(counts: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A row of counts for each command."""
+    columns = next(iter(counts.values()))
+    table = Table("command", *columns)
+    for command, row in counts.items():
+        table.add_row(command, *map(str, row.values()))
+    return table
+
 
 class TookTooLong(BaseException):
     pass
@@ -61,9 +86,9 @@ def call(words: Sequence[str], *, limit: int) -> Outcome:
         raise TookTooLong
 
     out = io.StringIO()
-    before, start = sys.argv, time.perf_counter()
+    argv_before, start = sys.argv, time.perf_counter()
     sys.argv = ["sasr", *words]
-    heard = signal.signal(signal.SIGALRM, give_up)
+    handler_before = signal.signal(signal.SIGALRM, give_up)
     signal.alarm(limit)
     code, escaped = 0, ""
     try:
@@ -75,8 +100,8 @@ def call(words: Sequence[str], *, limit: int) -> Outcome:
         escaped = f"{type(error).__name__}: {error}"
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, heard)
-        sys.argv = before
+        signal.signal(signal.SIGALRM, handler_before)
+        sys.argv = argv_before
     return Outcome(code, time.perf_counter() - start, out.getvalue(), escaped)
 
 
@@ -148,20 +173,20 @@ def nothing_left(figures: dict[str, Any]) -> Iterator[None]:
 
 def marked(mark: str) -> list[int]:
     """Processes that were started with a mark in their environment."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
-            words = path.read_bytes()
+            environment = path.read_bytes()
         except OSError:  # gone, or somebody else's
             continue
-        if mark.encode() in words.split(b"\0"):
-            found.append(int(path.parent.name))
-    return found
+        if mark.encode() in environment.split(b"\0"):
+            pids.append(int(path.parent.name))
+    return pids
 
 
 def unfinished_files(folder: Path) -> int:
     """How many files and folders below this one were begun and neither finished nor removed."""
-    found = 0
+    unfinished = 0
     for _, folders, files in os.walk(folder):
-        found += sum(_UNFINISHED.search(name) is not None for name in (*folders, *files))
-    return found
+        unfinished += sum(_UNFINISHED.search(name) is not None for name in (*folders, *files))
+    return unfinished

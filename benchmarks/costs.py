@@ -130,7 +130,7 @@ class Contender:
 
 
 def main(settings: Settings) -> None:
-    told, console = machine(), Console()
+    where, console = machine(), Console()
     if not settings.compile:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
     names = [*dict.fromkeys((NONE, "sasr", *settings.shapers, *([NOISY] if settings.noisy else [])))]
@@ -154,7 +154,7 @@ def main(settings: Settings) -> None:
                 "device_bytes": contender.device_bytes,
             }
         )
-    table = Table(title=f"one step and one update of {settings.seeds} seeds, {settings.device}, {told['cores']} cores")
+    table = Table(title=f"one step and one update of {settings.seeds} seeds, {settings.device}, {where['cores']} cores")
     for heading in ("method", "ms", "x SAC", "x SASR", "paper: time x SASR", "its state", "paper: memory x SASR"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     for row in rows:
@@ -162,7 +162,7 @@ def main(settings: Settings) -> None:
         paper = [str(row[key] or "") for key in ("paper_time_over_sasr", "paper_memory_over_sasr")]
         table.add_row(row["shaper"], *ours, paper[0], f"{row['state_bytes'] / 2**20:.1f} MiB", paper[1])
     console.print(table)
-    save(f"costs-{settings.label}", {"settings": asdict(settings), "rows": rows, "times_ms": times}, told)
+    save(f"costs-{settings.label}", {"settings": asdict(settings), "rows": rows, "times_ms": times}, where)
 
 
 if __name__ == "__main__":

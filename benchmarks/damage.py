@@ -16,19 +16,29 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import tyro
 from rich.console import Console
-from rich.table import Table
 from safetensors.torch import load_file, save_file
 
 import sasr
-from benchmarks.caught import Outcome, call, in_a_fork, inside, nothing_left, side_by_side, unfinished_files
+from benchmarks.caught import (
+    Outcome,
+    call,
+    count,
+    in_a_fork,
+    inside,
+    nothing_left,
+    side_by_side,
+    table_of,
+    unfinished_files,
+)
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
@@ -74,7 +84,7 @@ TASKS = ["their_tasks:Theirs-v0", "their_tasks.more:Theirs-v0", "antigravity:Id-
 
 
 def made(place: Path, agent: Any, shaper: Any) -> Path:
-    """A run that was stopped a little before its end, with a film and a judgement."""
+    """A run that was stopped a little before its end, with a video and an evaluation."""
     run = sasr.train(
         "TwoRooms",
         agent=agent,
@@ -105,18 +115,18 @@ def files_of(run: Path) -> list[Path]:
 
 
 class Damage:
-    """Ways to damage a run's folder; each method is one, and says what it did."""
+    """Ways to damage a run's folder; each method is one, and returns a description of what it did."""
 
     def __init__(self, run: Path, rng: random.Random, mark: Path, secret: Path) -> None:
         self.run, self.rng, self.mark, self.secret = run, rng, mark, secret
 
     def flipped_bits(self) -> str:
         path = self.rng.choice(files_of(self.run))
-        words = bytearray(path.read_bytes())
+        data = bytearray(path.read_bytes())
         for _ in range(self.rng.choice((1, 8, 200))):
-            if words:
-                words[self.rng.randrange(len(words))] ^= 1 << self.rng.randrange(8)
-        path.write_bytes(words)
+            if data:
+                data[self.rng.randrange(len(data))] ^= 1 << self.rng.randrange(8)
+        path.write_bytes(data)
         return path.name
 
     def cut(self) -> str:
@@ -137,9 +147,9 @@ class Damage:
 
     def exchanged(self) -> str:
         one, other = self.rng.sample(files_of(self.run), 2)
-        words = one.read_bytes()
+        data = one.read_bytes()
         one.write_bytes(other.read_bytes())
-        other.write_bytes(words)
+        other.write_bytes(data)
         return f"{one.name}, {other.name}"
 
     def with_holes(self) -> str:
@@ -148,34 +158,34 @@ class Damage:
         return path.name
 
     def no_file(self) -> str:
-        path = self.rng.choice([*files_of(self.run), *(own for own in self.run.rglob("*") if own.is_dir())])
+        path = self.rng.choice([*files_of(self.run), *(path for path in self.run.rglob("*") if path.is_dir())])
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-        kind = self.rng.choice(("pipe", "zero", "secret", "loop", "folder", "root"))
-        match kind:
+        replacement = self.rng.choice(("pipe", "zero", "secret", "loop", "folder", "root"))
+        match replacement:
             case "pipe":
                 os.mkfifo(path)
             case "folder":
                 path.mkdir()
             case _:
                 targets: dict[str, str | Path] = {"zero": "/dev/zero", "secret": self.secret, "loop": path, "root": "/"}
-                path.symlink_to(targets[kind])
-        return f"{path.name}: {kind}"
+                path.symlink_to(targets[replacement])
+        return f"{path.name}: {replacement}"
 
-    def film_of_a_secret(self) -> str:
-        film = self.run / self.rng.choice(("video-seed-1.mp4", "video.webm", "more/video.mp4"))
-        film.parent.mkdir(exist_ok=True)
-        film.symlink_to(self.secret)
-        return str(film.name)
+    def video_of_a_secret(self) -> str:
+        video = self.run / self.rng.choice(("video-seed-1.mp4", "video.webm", "more/video.mp4"))
+        video.parent.mkdir(exist_ok=True)
+        video.symlink_to(self.secret)
+        return video.name
 
     def pickles(self) -> str:
-        words = pickle.dumps(Bomb(self.mark))
+        data = pickle.dumps(Bomb(self.mark))
         name = self.rng.choice(("tensors", "maps", "metrics.jsonl"))
         if name == "maps":
-            self._archive(words)
+            self._archive(data)
         elif name == "tensors":
-            self._in_manifest(self._part(), words)
+            self._in_manifest(self._part(), data)
         else:
-            (self.run / name).write_bytes(words)
+            (self.run / name).write_bytes(data)
         return name
 
     def bomb_of_zeros(self) -> str:
@@ -194,33 +204,23 @@ class Damage:
         return task
 
     def odd_setting(self) -> str:
-        path = self.run / "config.json"
-        facts = json.loads(path.read_bytes())
-        told = self._change(facts)
-        path.write_text(json.dumps(facts))
-        return told
+        return self._changed_file(self.run / "config.json")
 
     def odd_manifest(self) -> str:
         path = self.rng.choice(list(self.run.glob("checkpoints/*/manifest.json")))
-        contents = json.loads(path.read_bytes())
-        told = self._change(contents)
-        path.write_text(json.dumps(contents))
+        change = self._changed_file(path)
         self._sign(path)
-        return told
+        return change
 
     def odd_metrics(self) -> str:
         path = self.run / "metrics.jsonl"
         lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-        told = [self._change(self.rng.choice(lines)) for _ in range(self.rng.choice((1, 20)))]
+        changes = [self._change(self.rng.choice(lines)) for _ in range(self.rng.choice((1, 20)))]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return ", ".join(told)
+        return ", ".join(changes)
 
-    def odd_judgement(self) -> str:
-        path = self.run / "eval.json"
-        data = json.loads(path.read_bytes())
-        told = self._change(data)
-        path.write_text(json.dumps(data))
-        return told
+    def odd_evaluation(self) -> str:
+        return self._changed_file(self.run / "eval.json")
 
     def deep(self) -> str:
         path = self.rng.choice([self.run / "config.json", self.run / "eval.json", *self.run.glob("**/manifest.json")])
@@ -233,43 +233,43 @@ class Damage:
         if not tensors:
             return "nothing"
         name = self.rng.choice(sorted(tensors))
-        own = tensors[name]
-        how = self.rng.choice(("gone", "longer", "shape", "type", "huge", "nan", "below 0", "more"))
-        match how:
+        tensor = tensors[name]
+        change = self.rng.choice(("gone", "longer", "shape", "type", "huge", "nan", "below 0", "more"))
+        match change:
             case "gone":
                 del tensors[name]
             case "longer":
-                tensors[name] = torch.cat([own.flatten(), own.flatten(), torch.ones(3).to(own.dtype)])
+                tensors[name] = torch.cat([tensor.flatten(), tensor.flatten(), torch.ones(3).to(tensor.dtype)])
             case "shape":
-                tensors[name] = own.flatten()
+                tensors[name] = tensor.flatten()
             case "type":
-                tensors[name] = own.to(torch.float64 if own.dtype != torch.float64 else torch.uint8)
+                tensors[name] = tensor.to(torch.uint8 if tensor.dtype == torch.float64 else torch.float64)
             case "more":
                 tensors["another"] = torch.ones(3)
             case _:
-                value = {"huge": 2**62, "nan": float("nan"), "below 0": -(10**15)}[how]
-                if own.is_floating_point() or (how != "nan" and own.dtype == torch.int64):
-                    tensors[name] = torch.full_like(own, value)
-        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, path)
+                value = {"huge": 2**62, "nan": float("nan"), "below 0": -(10**15)}[change]
+                if tensor.is_floating_point() or (change != "nan" and tensor.dtype == torch.int64):
+                    tensors[name] = torch.full_like(tensor, value)
+        save_file({key: value.contiguous() for key, value in tensors.items()}, path)
         self._in_manifest(path, path.read_bytes())
-        return f"{path.stem} {name}: {how}"
+        return f"{path.stem} {name}: {change}"
 
-    # ------------------------------------------------------------------ how
+    # ------------------------------------------------------------------ helpers
 
     def _part(self) -> Path:
         return self.rng.choice(sorted(self.run.glob("checkpoints/*/*.safetensors")))
 
-    def _archive(self, words: bytes) -> None:
+    def _archive(self, data: bytes) -> None:
         with zipfile.ZipFile(self.run / "success_map.npz", "w", zipfile.ZIP_DEFLATED) as archive:
             for name in ("steps", "x", "y", "rate"):
-                archive.writestr(f"{name}.npy", words)
+                archive.writestr(f"{name}.npy", data)
 
-    def _in_manifest(self, path: Path, words: bytes) -> None:
+    def _in_manifest(self, path: Path, data: bytes) -> None:
         """Put bytes where a part of a checkpoint is, with sizes and checksums right."""
-        path.write_bytes(words)
+        path.write_bytes(data)
         manifest = path.parent / "manifest.json"
         contents = json.loads(manifest.read_bytes())
-        contents["files"][path.name] = {"bytes": len(words), "crc32": zlib.crc32(words)}
+        contents["files"][path.name] = {"bytes": len(data), "crc32": zlib.crc32(data)}
         manifest.write_text(json.dumps(contents))
         self._sign(manifest)
 
@@ -279,17 +279,16 @@ class Damage:
         contents["crc32"] = zlib.crc32(json.dumps(contents, sort_keys=True).encode())
         manifest.write_text(json.dumps(contents))
 
+    def _changed_file(self, path: Path) -> str:
+        """Change a value in a JSON file."""
+        data = json.loads(path.read_bytes())
+        change = self._change(data)
+        path.write_text(json.dumps(data))
+        return change
+
     def _change(self, data: Any) -> str:
         """Another value, or none, somewhere in plain data."""
-        places: list[tuple[Any, Any]] = []
-
-        def walk(own: Any) -> None:
-            keys = list(own) if isinstance(own, dict) else range(len(own)) if isinstance(own, list) else []
-            for key in keys:
-                places.append((own, key))
-                walk(own[key])
-
-        walk(data)
+        places = list(_places(data))
         if not places:
             return "nothing"
         holder, key = self.rng.choice(places)
@@ -300,6 +299,18 @@ class Damage:
         return f"{key} is {str(holder[key])[:20]!r}"
 
 
+def _places(data: Any) -> Iterator[tuple[Any, Any]]:
+    """Every dict and list in plain data with each of its keys."""
+    keys: Iterable[Any] = ()
+    if isinstance(data, dict):
+        keys = list(data)
+    elif isinstance(data, list):
+        keys = range(len(data))
+    for key in keys:
+        yield data, key
+        yield from _places(data[key])
+
+
 KINDS: list[str] = [name for name, method in vars(Damage).items() if callable(method) and not name.startswith("_")]
 COMMANDS = {
     "eval": ("--episodes", "1", "--workers", "0"),
@@ -308,24 +319,24 @@ COMMANDS = {
 }
 
 
-# ------------------------------------------------------------------- the trial
+# ------------------------------------------------------------------- trials
 
 
-def answers(run: Path, settings: Settings) -> bytes:
-    """What the three commands say of a folder, each of a copy of it, in a folder with a module that must not run.
+def outcomes_on(run: Path, settings: Settings) -> bytes:
+    """How each command ends on a copy of the run, and how many files they leave unfinished, as JSON.
 
-    And how many files they leave unfinished.
+    The copies lie beside a module that must not be imported.
     """
-    room = settings.gigabytes * 2**30
-    resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    address_space = settings.gigabytes * 2**30
+    resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
     sys.path.insert(0, "")
-    found = []
+    outcomes = []
     with inside(run.parent):
         for command, flags in COMMANDS.items():
-            own = run.parent / command
-            shutil.copytree(run, own, symlinks=True, copy_function=_copy, ignore_dangling_symlinks=True)
-            found.append(call([command, own.name, *flags], limit=settings.limit))
-    return json.dumps([found, unfinished_files(run.parent)]).encode()
+            copy = run.parent / command
+            shutil.copytree(run, copy, symlinks=True, copy_function=_copy, ignore_dangling_symlinks=True)
+            outcomes.append(call([command, copy.name, *flags], limit=settings.limit))
+    return json.dumps([outcomes, unfinished_files(run.parent)]).encode()
 
 
 def _copy(source: str, target: str) -> None:
@@ -339,98 +350,109 @@ def _copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def tried(number: int, bases: list[Path], settings: Settings, place: Path) -> dict[str, Any]:
-    """Damage a copy of a run and show it to the commands."""
+class Trial(NamedTuple):
+    """A damaged folder, and what the commands made of it."""
+
+    damage: str
+    outcomes: dict[str, Outcome]
+    """By command; empty where they did not end in time."""
+    executed: bool
+    """Whether code of the folder ran."""
+    leaked: bool
+    """Whether a file outside of the folder was shown."""
+    secret_changed: bool
+    unfinished: int
+    """Files that were begun and neither finished nor removed."""
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether a command did what it must not do."""
+        if not self.outcomes or self.executed or self.leaked or self.secret_changed or self.unfinished:
+            return True
+        return any(outcome.is_odd or outcome.code not in (0, 2) for outcome in self.outcomes.values())
+
+
+def run_trial(number: int, runs: list[Path], settings: Settings, folder: Path) -> Trial:
+    """Damage a copy of a run and give it to the commands."""
     rng = random.Random(settings.seed * 10**6 + number)
     kind = KINDS[number % len(KINDS)]
-    home = place / f"{number:03d}"
+    home = folder / f"{number:03d}"
     home.mkdir()
     mark, secret = home / "ran", home / "secret"
     secret.write_text(SECRET)
     (home / "their_tasks.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
-    run = Path(shutil.copytree(rng.choice(bases), home / "run"))
-    told = getattr(Damage(run, rng, mark, secret), kind)()
-    answer = in_a_fork(lambda: answers(run, settings), limit=3.5 * settings.limit)
-    outcomes, unfinished = json.loads(answer) if answer is not None else (None, 0)
-    ended = [Outcome(*own) for own in outcomes] if outcomes else None
+    run = Path(shutil.copytree(rng.choice(runs), home / "run"))
+    change = getattr(Damage(run, rng, mark, secret), kind)()
+    answer = in_a_fork(lambda: outcomes_on(run, settings), limit=3.5 * settings.limit)
+    outcomes: dict[str, Outcome] = {}
+    unfinished = 0
+    if answer is not None:
+        ended, unfinished = json.loads(answer)
+        outcomes = {command: Outcome(*parts) for command, parts in zip(COMMANDS, ended, strict=True)}
     page = home / "report" / "report.html"
-    result = {
-        "number": number,
-        "damage": f"{kind}: {told}",
-        "ended": dict(zip(COMMANDS, (own._asdict() for own in ended), strict=True)) if ended else None,
-        "executed": mark.exists(),
-        "leaked": leaked(page, ended),
-        "secret_changed": secret.read_text() != SECRET,
-        "unfinished": unfinished,
-    }
+    trial = Trial(
+        damage=f"{kind}: {change}",
+        outcomes=outcomes,
+        executed=mark.exists(),
+        leaked=is_leaked(page, outcomes),
+        secret_changed=secret.read_text() != SECRET,
+        unfinished=unfinished,
+    )
     shutil.rmtree(home)
-    return result
+    return trial
 
 
-def leaked(page: Path, ended: list[Outcome] | None) -> bool:
-    words = base64.b64encode(SECRET.encode()).decode()[:30]
-    text = page.read_text() if page.is_file() and not page.is_symlink() else ""
-    return words in text or SECRET in text or any(SECRET in own.output for own in ended or [])
+def is_leaked(page: Path, outcomes: Mapping[str, Outcome]) -> bool:
+    encoded = base64.b64encode(SECRET.encode()).decode()[:30]
+    shown = "".join(outcome.output for outcome in outcomes.values())
+    if page.is_file() and not page.is_symlink():
+        shown += page.read_text()
+    return SECRET in shown or encoded in shown
 
 
 def main(settings: Settings) -> None:
     torch.set_num_threads(1)
     where, left = machine(), dict[str, Any]()
     with tempfile.TemporaryDirectory() as name, nothing_left(left):
-        place = Path(name)
-        bases = [
-            made(place / "sac", SacConfig(hidden=(8, 8), burn_in=40, batch_size=16), sasr.SASR("auto", features=50)),
-            made(place / "ppo", PpoConfig(hidden=(8, 8), rollout=50, minibatches=2, epochs=2), "none"),
-        ]
+        folder = Path(name)
+        sac = SacConfig(hidden=(8, 8), burn_in=40, batch_size=16)
+        ppo = PpoConfig(hidden=(8, 8), rollout=50, minibatches=2, epochs=2)
+        runs = [made(folder / "sac", sac, sasr.SASR("auto", features=50)), made(folder / "ppo", ppo, "none")]
         for command, flags in COMMANDS.items():  # what is loaded and compiled once is there before the forks
-            whole = shutil.copytree(bases[0], place / "whole" / command)
+            whole = shutil.copytree(runs[0], folder / "whole" / command)
             outcome = call([command, str(whole), *flags], limit=settings.limit)
             if outcome.code != 0:
                 raise SystemExit(f"sasr {command} does not work on a whole folder either: {outcome}")
-        attempt = partial(tried, bases=bases, settings=settings, place=place)
-        found = side_by_side(attempt, range(settings.folders), settings.jobs)
-    hung = [trial for trial in found if trial["ended"] is None]
-    table = Table("command", "folders", "worked", "refused", "unforeseen", "tracebacks", "steered", "longest [s]")
-    figures_of = {}
+        attempt = partial(run_trial, runs=runs, settings=settings, folder=folder)
+        trials = side_by_side(attempt, range(settings.folders), settings.jobs)
+    counts = {}
     for command in COMMANDS:
-        outcomes = [Outcome(*trial["ended"][command].values()) for trial in found if trial["ended"]]
-        figures_of[command] = {
+        outcomes = [trial.outcomes[command] for trial in trials if trial.outcomes]
+        counts[command] = {
             "folders": len(outcomes),
             "worked": sum(outcome.code == 0 for outcome in outcomes),
-            "refused": sum(outcome.code == 2 for outcome in outcomes),
-            "unforeseen": sum(outcome.unforeseen for outcome in outcomes),
-            "tracebacks": sum(outcome.traceback for outcome in outcomes),
-            "steered": sum(outcome.steered for outcome in outcomes),
+            **count(outcomes),
             "longest": round(max((outcome.seconds for outcome in outcomes), default=0.0), 1),
         }
-        table.add_row(command, *map(str, figures_of[command].values()))
     totals = {
-        "folders": len(found),
-        "hangs": len(hung),
-        "executed": sum(trial["executed"] for trial in found),
-        "leaked": sum(own["leaked"] for own in found),
-        "files_outside_changed": sum(trial["secret_changed"] for trial in found),
-        "left_behind": {**left, "partial_files_left": sum(own["unfinished"] for own in found)},
+        "folders": len(trials),
+        "hangs": sum(not trial.outcomes for trial in trials),
+        "executed": sum(trial.executed for trial in trials),
+        "leaked": sum(trial.leaked for trial in trials),
+        "files_outside_changed": sum(trial.secret_changed for trial in trials),
+        "left_behind": {**left, "partial_files_left": sum(trial.unfinished for trial in trials)},
     }
-    odd = [trial for trial in found if is_odd(trial)]
+    odd = [trial for trial in trials if trial.is_odd]
     console = Console(width=140)
-    console.print(table)
+    console.print(table_of(counts))
     console.print(totals)
     for trial in odd:
-        console.print(trial["number"], trial["damage"], markup=False)
-        for command, ended in (trial["ended"] or {}).items():
-            console.print("   ", command, ended["code"], ended["escaped"], ended["output"][-250:], markup=False)
-    result = {"settings": asdict(settings), "commands": figures_of, "totals": totals, "kinds": KINDS}
-    result["odd"] = [trial["damage"] for trial in odd]
+        console.print(trial.damage, markup=False)
+        for command, outcome in trial.outcomes.items():
+            console.print("   ", command, outcome.code, outcome.escaped, outcome.output[-250:], markup=False)
+    result = {"settings": asdict(settings), "commands": counts, "totals": totals, "kinds": KINDS}
+    result["odd"] = [trial.damage for trial in odd]
     save(f"damage-{settings.label}", result, where)
-
-
-def is_odd(own: dict[str, Any]) -> bool:
-    """Whether a trial went otherwise than it should."""
-    if own["ended"] is None or own["executed"] or own["leaked"] or own["secret_changed"] or own["unfinished"]:
-        return True
-    ended = [Outcome(*one.values()) for one in own["ended"].values()]
-    return any(one.traceback or one.unforeseen or one.steered or one.code not in (0, 2) for one in ended)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def timed(step: Callable[[Any], Any], actions: Any) -> float:
 
 
 def main(settings: Settings) -> None:
-    told = machine()
+    where = machine()
     engines = [gymnasium_vector(settings, SyncVectorEnv), gymnasium_vector(settings, AsyncVectorEnv)]
     engines += [population(settings, workers) for workers in (None, *settings.workers)]
     space = gym.make(full_id(settings.task)).action_space
@@ -82,7 +82,7 @@ def main(settings: Settings) -> None:
 
     medians = {name: statistics.median(each) for name, each in speeds.items()}
     slowest = medians["gymnasium AsyncVectorEnv"]
-    table = Table(title=f"{settings.members} x {settings.task}, {told['cores']} cores, {told['processor']}")
+    table = Table(title=f"{settings.members} x {settings.task}, {where['cores']} cores, {where['processor']}")
     for heading in ("engine", "rounds/s (median)", "min", "max", "environment steps/s", "x AsyncVectorEnv"):
         table.add_column(heading, justify="left" if heading == "engine" else "right")
     for name, each in speeds.items():
@@ -90,7 +90,7 @@ def main(settings: Settings) -> None:
         table.add_row(name, *(f"{figure:,.0f}" for figure in figures), f"{medians[name] / slowest:.2f}")
     Console().print(table)
     RESULTS.mkdir(exist_ok=True)
-    result = {"settings": asdict(settings), "machine": told, "rounds_per_second": speeds, "median": medians}
+    result = {"settings": asdict(settings), "machine": where, "rounds_per_second": speeds, "median": medians}
     written = RESULTS / f"environments-{settings.label}.json"
     written.write_text(json.dumps(result, indent=1) + "\n")
     Console().print(f"written: {written.relative_to(RESULTS.parent.parent)}", highlight=False)

@@ -55,13 +55,13 @@ def gather(game: str, policy: str, seed: int) -> Walk:
     segmenter = Segmenter("paper", members=1, envs=1, item_shape=(), dtype=torch.int64)
     generator = torch.Generator().manual_seed(seed)
     retained: dict[int, list[Tensor]] = {SUCCESS: [], FAILURE: []}
-    frame, told = env.reset(seed=seed)
+    frame, info = env.reset(seed=seed)
     for t in range(total):
         action = rng.integers(env.action_space.n)
         if policy == "upward" and rng.random() < 0.5:
             action = up
-        frames[t], actions[t], places[t] = frame, action, told["place"]
-        frame, reward, terminated, truncated, told = env.step(action)
+        frames[t], actions[t], places[t] = frame, action, info["place"]
+        frame, reward, terminated, truncated, info = env.step(action)
         next_frames[t] = frame
         nothing = torch.zeros(1, 1)
         step = Transition(
@@ -77,7 +77,7 @@ def gather(game: str, policy: str, seed: int) -> Walk:
             if len(kept) and int(segment.steps[-1]) < STEPS:
                 retained[SUCCESS if segment.success else FAILURE].append(kept)
         if terminated or truncated:
-            frame, told = env.reset()
+            frame, info = env.reset()
     outcomes = {x: torch.cat([torch.zeros(0, dtype=torch.int64), *kept]).numpy() for x, kept in retained.items()}
     return Walk(frames, next_frames, actions, places, outcomes, env.action_space)
 

@@ -129,7 +129,7 @@ def main(seeds: int = 5, agents: tuple[str, ...] = tuple(CASES), label: str = "l
             steps.append(at)
             curve.append(returns.round(2).tolist())
             console.print(f"{agent} {case.task} {at:,}: {' '.join(f'{value:.0f}' for value in returns)}")
-        cleared = [cleared_at(steps, own, case.bar) for own in zip(*curve, strict=True)]
+        cleared = [cleared_at(steps, seed, case.bar) for seed in zip(*curve, strict=True)]
         table.add_row(
             agent,
             case.task,

@@ -74,11 +74,13 @@ def main(
         "runs": sorted(runs, key=lambda r: (r["method"], r["seed"])),
     }
     for method in methods:
-        own = [found for found in runs if found["method"] == method]
-        values = np.array([[return_at(found, step) for step in at] for found in own])
-        mean, error = values.mean(0), values.std(0, ddof=1) / np.sqrt(len(own)) if len(own) > 1 else 0 * values[0]
-        reached = sum(max(found["returns"]) > 0 for found in own)
-        seconds = float(np.median([found["seconds"] for found in own]))
+        runs_of_method = [run for run in runs if run["method"] == method]
+        values = np.array([[return_at(run, step) for step in at] for run in runs_of_method])
+        mean, error = values.mean(0), np.zeros(len(at))
+        if len(values) > 1:
+            error = values.std(0, ddof=1) / np.sqrt(len(values))
+        reached = sum(max(run["returns"]) > 0 for run in runs_of_method)
+        seconds = float(np.median([run["seconds"] for run in runs_of_method]))
         table.add_row(
             method,
             *(f"{m:.2f} ± {e:.2f}" for m, e in zip(mean, error, strict=True)),

@@ -5,8 +5,6 @@ python -m benchmarks.page --label 2-cores
 
 from __future__ import annotations
 
-import os
-import shutil
 import statistics
 import tempfile
 import time
@@ -14,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import tyro
-from playwright.sync_api import sync_playwright
 from rich.console import Console
 from tests.report.synthetic import table_1
 
 from benchmarks.machine import machine, save
+from pages.chromium import chromium
 from sasr.report.page import write_page
 from sasr.report.read import Collection
 
@@ -32,27 +30,24 @@ class Settings:
 
 
 def main(settings: Settings) -> None:
-    told, console, seconds = machine(), Console(), []
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+    where, console, seconds = machine(), Console(), []
+    with tempfile.TemporaryDirectory() as folder:
         path = write_page(Collection(table_1()), Path(folder) / "report.html")
         size = path.stat().st_size
         for _ in range(settings.openings):
-            browser = driver.chromium.launch(
-                executable_path=shutil.which("chromium"), args=["--no-sandbox"] if os.geteuid() == 0 else []
-            )
-            page = browser.new_page(viewport={"width": 1280, "height": 900})
-            start = time.perf_counter()
-            page.goto(path.as_uri())
-            page.wait_for_selector("html[data-ready]")
-            page.wait_for_selector("#intervals .main-svg")
-            seconds.append(time.perf_counter() - start)
-            browser.close()
+            with chromium() as browser:
+                page = browser.new_page(viewport={"width": 1280, "height": 900})
+                start = time.perf_counter()
+                page.goto(path.as_uri())
+                page.wait_for_selector("html[data-ready]")
+                page.wait_for_selector("#intervals .main-svg")
+                seconds.append(time.perf_counter() - start)
     median = statistics.median(seconds)
     console.print(
         f"{size / 2**20:.1f} MiB, open with its figures after {median:.2f} s (median of {len(seconds)}, "
         f"{min(seconds):.2f} to {max(seconds):.2f})"
     )
-    save(f"page-{settings.label}", {"settings": asdict(settings), "bytes": size, "seconds": seconds}, told)
+    save(f"page-{settings.label}", {"settings": asdict(settings), "bytes": size, "seconds": seconds}, where)
 
 
 if __name__ == "__main__":

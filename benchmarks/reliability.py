@@ -36,7 +36,7 @@ from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
 from sasr.agents.td3 import Td3Config
-from sasr.api import Run, clean_up, continue_run, start
+from sasr.api import Run, clean_up, resume, start
 from sasr.files import leftovers
 from sasr.logs.metrics import HISTORY, read_metrics
 from sasr.shaping.presets import preset_config
@@ -128,7 +128,7 @@ def live(folder: Path, config: TrainConfig) -> None:
     elif Run(folder).finished:
         clean_up(Run(folder))
     else:
-        continue_run(Run(folder), start_over=newest(folder / CHECKPOINTS) is None)
+        resume(folder, progress=False, start_over=newest(folder / CHECKPOINTS) is None)
 
 
 def begin_life(folder: Path, config: TrainConfig, prepare: Callable[[], None] = lambda: None) -> int:
@@ -194,19 +194,19 @@ def kill_often(settings: Kills, place: Path) -> dict[str, Any]:
         expected[case] = outcome(folder)
     share = -(-settings.number // (2 * len(CASES)))  # of a run, so that every case has its part of the kills
     for number, case in enumerate(itertools.cycle(CASES)):
-        told = counts[case]
-        left = settings.number - sum(own["kills"] for own in counts.values())
+        count, folder = counts[case], place / str(number)
+        left = settings.number - sum(each["kills"] for each in counts.values())
         if left <= 0:
             break
-        _until_it_ends(place / str(number), case, settings, seconds[case], rng, told, min(left, share))
-        told["runs"] += 1
-        told["equal"] += outcome(place / str(number)) == expected[case]
-        told["partial_files_left"] += len(half_files(place / str(number)))
-    return {"cases": {case: dict(own) for case, own in counts.items()}}
+        _until_it_ends(folder, case, settings, seconds[case], rng, count, min(left, share))
+        count["runs"] += 1
+        count["equal"] += outcome(folder) == expected[case]
+        count["partial_files_left"] += len(half_files(folder))
+    return {"cases": {case: dict(count) for case, count in counts.items()}}
 
 
 def _until_it_ends(
-    folder: Path, case: str, settings: Kills, seconds: float, rng: np.random.Generator, told: Counter[str], most: int
+    folder: Path, case: str, settings: Kills, seconds: float, rng: np.random.Generator, count: Counter[str], most: int
 ) -> None:
     config = config_of(case, settings.steps)
     lives = 0
@@ -221,16 +221,16 @@ def _until_it_ends(
             return
         if code != -signal.SIGKILL:
             raise SystemExit(f"a life ended with {code}:\n{folder.with_suffix('.log').read_text()}")
-        told["kills"] += 1
+        count["kills"] += 1
         problems = _problems(folder / CHECKPOINTS)
-        told["kills_while_writing"] += any(path.suffix == ".partial" for path in problems)
-        told["damaged"] += sum(path.suffix == "" for path in problems)
+        count["kills_while_writing"] += any(path.suffix == ".partial" for path in problems)
+        count["damaged"] += sum(path.suffix == "" for path in problems)
 
 
 def _problems(checkpoints: Path) -> list[Path]:
-    found: list[Path] = []
-    newest(checkpoints, lambda path, reason: found.append(path))
-    return found
+    problems: list[Path] = []
+    newest(checkpoints, lambda path, reason: problems.append(path))
+    return problems
 
 
 # --------------------------------------------------------------- crash points
@@ -259,9 +259,9 @@ class Crash:
 
         os.fsync = counted_fsync  # type: ignore[assignment]
         Path.open = opened  # type: ignore[assignment, method-assign]
-        sys.addaudithook(self.heard)
+        sys.addaudithook(self.on_audit_event)
 
-    def heard(self, name: str, arguments: tuple[Any, ...]) -> None:
+    def on_audit_event(self, name: str, arguments: tuple[Any, ...]) -> None:
         """An audit event of Python's."""
         if name not in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"):
             return
@@ -309,8 +309,8 @@ class Torn:
 def crash_everywhere(settings: CrashPoints, place: Path) -> dict[str, Any]:
     """Kill a run at one event, let another process end it, and compare; at events of every kind in turn."""
     cases = {case: replace(config_of(case, settings.steps), workers=0) for case in CASES}
-    told: Counter[str] = Counter()
-    hit: Counter[str] = Counter()
+    count: Counter[str] = Counter()
+    by_kind: Counter[str] = Counter()
     expected, events = {}, {}
     for case, config in cases.items():
         folder, log = place / f"whole-{case}", place / f"events-{case}"
@@ -322,15 +322,15 @@ def crash_everywhere(settings: CrashPoints, place: Path) -> dict[str, Any]:
         folder = place / str(number)
         kinds = sorted(set(events[case]))  # most events are writes, and there are few renames
         kind = kinds[number // len(CASES) % len(kinds)]
-        at = int(rng.choice([index for index, own in enumerate(events[case], start=1) if own == kind]))
+        at = int(rng.choice([index for index, event in enumerate(events[case], start=1) if event == kind]))
         code = end_of(begin_life(folder, cases[case], Crash(folder, at).install))
-        told["crashes"] += code == -signal.SIGKILL
-        hit[kind] += 1
+        count["crashes"] += code == -signal.SIGKILL
+        by_kind[kind] += 1
         whole_life(folder, cases[case])
-        told["equal"] += outcome(folder) == expected[case]
-        told["partial_files_left"] += len(half_files(folder))
+        count["equal"] += outcome(folder) == expected[case]
+        count["partial_files_left"] += len(half_files(folder))
     total = sum(map(len, events.values()))
-    return {"events_of_the_uninterrupted_runs": total, **told, "crashes_by_kind": dict(hit)}
+    return {"events_of_the_uninterrupted_runs": total, **count, "crashes_by_kind": dict(by_kind)}
 
 
 # -------------------------------------------------------------------- signals
@@ -372,24 +372,24 @@ def signal_twice(settings: Signals, place: Path) -> dict[str, Any]:
     pairs: dict[str, Counter[str]] = {}
     for number in track(range(settings.number), "signalling"):
         first, second = PAIRS[number % len(PAIRS)]
-        told = pairs.setdefault(f"{first.name}, {second.name}", Counter())
+        count = pairs.setdefault(f"{first.name}, {second.name}", Counter())
         folder = place / str(number)
         child = begin_life(folder, config, slow_disk)
-        told["first_while_saving"] += wait_for_a_save(child, folder)
+        count["first_while_saving"] += wait_for_a_save(child, folder)
         os.kill(child, first)
         time.sleep(rng.uniform(0.0, 0.3))
-        told["second_while_saving"] += wait_for_a_save(child, folder)
+        count["second_while_saving"] += wait_for_a_save(child, folder)
         os.kill(child, second)
-        told["pairs"] += 1
-        told["killed_by_the_signal"] += end_of(child) < 0
-        told["partial_files_left"] += len(half_files(folder))
+        count["pairs"] += 1
+        count["killed_by_the_signal"] += end_of(child) < 0
+        count["partial_files_left"] += len(half_files(folder))
         saved = newest(folder / CHECKPOINTS)
         reached = max((event["step"] for event in read_metrics(folder)), default=0)
-        told["saved_where_they_were"] += saved is not None and saved.facts["steps"] == reached
+        count["saved_where_they_were"] += saved is not None and saved.facts["steps"] == reached
         whole_life(folder, config)
-        told["equal"] += outcome(folder) == expected
-        told["partial_files_left"] += len(half_files(folder))
-    return {"pairs": {name: dict(own) for name, own in pairs.items()}}
+        count["equal"] += outcome(folder) == expected
+        count["partial_files_left"] += len(half_files(folder))
+    return {"pairs": {name: dict(count) for name, count in pairs.items()}}
 
 
 # ------------------------------------------------------------------- the rest
@@ -401,7 +401,7 @@ def rows(figures: dict[str, Any]) -> dict[str, dict[str, int]]:
         return dict(figures["cases"])
     if "pairs" in figures:
         return dict(figures["pairs"])
-    return {"all": {name: own for name, own in figures.items() if isinstance(own, int)}}
+    return {"all": {name: count for name, count in figures.items() if isinstance(count, int)}}
 
 
 def table(figures: dict[str, Any]) -> Table:
@@ -435,14 +435,14 @@ def main(settings: Kills | CrashPoints | Signals) -> None:
     with tempfile.TemporaryDirectory() as place, nothing_left(figures):
         match settings:
             case Kills():
-                name, found = "kills", kill_often(settings, Path(place))
+                name, counts = "kills", kill_often(settings, Path(place))
             case CrashPoints():
-                name, found = "crash_points", crash_everywhere(settings, Path(place))
+                name, counts = "crash_points", crash_everywhere(settings, Path(place))
             case Signals():
-                name, found = "signals", signal_twice(settings, Path(place))
-    figures = {"settings": asdict(settings), **found, **figures, "seconds": round(time.perf_counter() - began)}
+                name, counts = "signals", signal_twice(settings, Path(place))
+    figures = {"settings": asdict(settings), **counts, **figures, "seconds": round(time.perf_counter() - began)}
     console = Console()
-    console.print(table(found))
+    console.print(table(counts))
     console.print(f"processes left: {figures['processes_left']}, shared memory left: {figures['segments_left']}")
     if settings.label:
         console.print(str(save(f"reliability-{name}-{settings.label}", figures, where)))

@@ -51,7 +51,7 @@ class Settings:
     repeats: int = 1
     """How often all arrangements are timed, one after the other; tables have the median."""
     mps: bool = False
-    """Only told in the results: whether NVIDIA's MPS lets processes run on the GPU together."""
+    """Only where in the results: whether NVIDIA's MPS lets processes run on the GPU together."""
 
 
 class Arrangement(NamedTuple):
@@ -118,22 +118,22 @@ def together(settings: Settings, arrangement: Arrangement) -> list[float]:
 
 
 def main(settings: Settings) -> None:
-    told, wanted = machine(), arrangements(settings)
-    rows: list[dict[str, Any]] = [{**own._asdict(), "rates": [], "together": []} for own in wanted]
+    where, wanted = machine(), arrangements(settings)
+    rows: list[dict[str, Any]] = [{**each._asdict(), "rates": [], "together": []} for each in wanted]
     for _ in range(settings.repeats):
-        for row, own in zip(rows, wanted, strict=True):
-            rates = together(settings, own)
+        for row, each in zip(rows, wanted, strict=True):
+            rates = together(settings, each)
             row["rates"] += rates
             row["together"].append(sum(rates))
             # After each, so that what is done is kept.
-            save(f"sharing-{settings.label}", {"settings": asdict(settings), "rows": rows}, told)
+            save(f"sharing-{settings.label}", {"settings": asdict(settings), "rows": rows}, where)
     table = Table(title=f"{settings.task}, seed-steps a second" + (", with MPS" if settings.mps else ""))
     for heading in ("seeds in a population", "populations at once", "threads of each", "each", "all together"):
         table.add_column(heading, justify="right")
-    for row, own in zip(rows, wanted, strict=True):
+    for row, each in zip(rows, wanted, strict=True):
         both = statistics.median(row["together"])
         table.add_row(
-            str(own.seeds), str(own.processes), str(own.threads), f"{both / own.processes:,.0f}", f"{both:,.0f}"
+            str(each.seeds), str(each.processes), str(each.threads), f"{both / each.processes:,.0f}", f"{both:,.0f}"
         )
     Console().print(table)
 

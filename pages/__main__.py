@@ -10,7 +10,7 @@ import tyro
 
 from pages import benchmarks, table1
 from pages.blocks import blocks_of, rows_by_task
-from pages.guard import promises
+from pages.comparison import promises
 from pages.store import read_store
 from pages.write import begin_pages, differences, not_shown, write_pages
 

@@ -12,6 +12,8 @@ from typing import Any
 from pages.markdown import Block, table
 
 Stored = Mapping[str, Any]
+Columns = tuple[tuple[str, str], ...]
+"""Headings, each with the format of the column's entries."""
 _SB3 = "Stable-Baselines3 SAC, one seed"
 _SHAPES = {
     "16-cores-ant-v5": "Ant-v5",
@@ -29,11 +31,13 @@ def blocks_of(folder: Path) -> dict[str, Callable[[], Block]]:
         return data
 
     made: dict[str, Callable[[], str]] = {
-        "diagnosis": lambda: _diagnosis(read("diagnosis")),
-        "bandwidth rules": lambda: _bandwidth_rules(read("diagnosis-rules")),
-        "image evidence": lambda: _image_evidence([read(f"image_evidence-{game}") for game in ("Freeway", "Frogger")]),
-        "estimators-cpu": lambda: _estimators(read("estimators-cpu")),
-        "estimators-cuda": lambda: _estimators(read("estimators-cuda")),
+        "diagnosis": lambda: _rows(_DIAGNOSIS, read("diagnosis")),
+        "bandwidth rules": lambda: _rows(_BANDWIDTH_RULES, read("diagnosis-rules")),
+        "image evidence": lambda: _rows(
+            _IMAGE_EVIDENCE, *(read(f"image_evidence-{game}") for game in ("Freeway", "Frogger"))
+        ),
+        "estimators-cpu": lambda: _rows(_ESTIMATORS, read("estimators-cpu")),
+        "estimators-cuda": lambda: _rows(_ESTIMATORS, read("estimators-cuda")),
         "inside Stable-Baselines3": lambda: _mountain_car(
             read("mountain_car-new-default"), read("mountain_car-16-cores")
         ),
@@ -71,79 +75,52 @@ def _measured(text: str, *stored: Stored) -> str:
     return f"{text}\n\n*{'; '.join(places)}.*"
 
 
-def _diagnosis(stored: Stored) -> str:
-    columns = [
-        "task",
-        "k",
-        "preset",
-        "h",
-        "no neighbour",
-        "neighbours",
-        "rank correlation",
-        "signal to noise",
-        "verdict",
-    ]
-    rows = [
-        [
-            row["task"],
-            str(row["features"]),
-            f"`{row['preset']}`",
-            f"{row['bandwidth']:.3g}",
-            f"{row['lonely']:.0%}",
-            f"{row['neighbours']:,.0f}",
-            f"{row['rank_correlation']:.2f}",
-            f"{row['signal_to_noise']:.2g}",
-            row["verdict"],
-        ]
-        for row in stored["figures"]["rows"]
-    ]
-    return _measured(table(columns, rows), stored)
-
-
-def _image_evidence(stored: list[Stored]) -> str:
-    columns = ["game", "policy", "kept: successes, failures", "pixels", "coin flips", "places"]
-    rows = [
-        [
-            row["game"],
-            row["policy"],
-            f"{row['successes']:,}, {row['failures']:,}",
-            *(f"{row[method]:.2f}" for method in columns[3:]),
-        ]
-        for one in stored
-        for row in one["figures"]["rows"]
-    ]
-    return _measured(table(columns, rows), *stored)
-
-
-def _bandwidth_rules(stored: Stored) -> str:
-    rows = [
-        [
-            row["task"],
-            str(row["features"]),
-            f"`{row['preset']}`",
-            f"{row['bandwidth']:.3g}",
-            f"{row['neighbours']:,.0f}",
-            f"{row['rank_correlation']:.2f}",
-            f"{row['signal_to_noise']:.2g}",
-        ]
-        for row in stored["figures"]["rows"]
-    ]
-    columns = ["task", "k", "rule", "h", "neighbours", "rank correlation", "signal to noise"]
-    return _measured(table(columns, rows), stored)
-
-
-def _estimators(stored: Stored) -> str:
+def _rows(columns: Columns, *stored: Stored) -> str:
+    """A table of all stored rows."""
     rows = []
-    for row in stored["figures"]["rows"]:
-        cells = [f"{row['stored']:,}"]
-        for form in ("linear", "squared"):
-            cells += [f"{row[f'recompute_{form}_ms']:,.1f} ms", f"{row[f'{form}_ms']:.2f} ms"]
-            cells += [f"{row[f'{form}_speedup']:,.0f}×"]
-        rows.append(cells)
-    columns = ["states per outcome"]
-    for form in ("linear", "squared"):
-        columns += [f"recomputed, {form}", f"kept, {form}", "ratio"]
-    return _measured(table(columns, rows), stored)
+    for one in stored:
+        for row in one["figures"]["rows"]:
+            rows.append([form.format_map(row) for _, form in columns])
+    return _measured(table([heading for heading, _ in columns], rows), *stored)
+
+
+_DIAGNOSIS = (
+    ("task", "{task}"),
+    ("k", "{features}"),
+    ("preset", "`{preset}`"),
+    ("h", "{bandwidth:.3g}"),
+    ("no neighbour", "{lonely:.0%}"),
+    ("neighbours", "{neighbours:,.0f}"),
+    ("rank correlation", "{rank_correlation:.2f}"),
+    ("signal to noise", "{signal_to_noise:.2g}"),
+    ("verdict", "{verdict}"),
+)
+_BANDWIDTH_RULES = (
+    ("task", "{task}"),
+    ("k", "{features}"),
+    ("rule", "`{preset}`"),
+    ("h", "{bandwidth:.3g}"),
+    ("neighbours", "{neighbours:,.0f}"),
+    ("rank correlation", "{rank_correlation:.2f}"),
+    ("signal to noise", "{signal_to_noise:.2g}"),
+)
+_IMAGE_EVIDENCE = (
+    ("game", "{game}"),
+    ("policy", "{policy}"),
+    ("kept: successes, failures", "{successes:,}, {failures:,}"),
+    ("pixels", "{pixels:.2f}"),
+    ("coin flips", "{coin flips:.2f}"),
+    ("places", "{places:.2f}"),
+)
+_ESTIMATORS = (
+    ("states per outcome", "{stored:,}"),
+    ("recomputed, linear", "{recompute_linear_ms:,.1f} ms"),
+    ("kept, linear", "{linear_ms:.2f} ms"),
+    ("ratio", "{linear_speedup:,.0f}×"),
+    ("recomputed, squared", "{recompute_squared_ms:,.1f} ms"),
+    ("kept, squared", "{squared_ms:.2f} ms"),
+    ("ratio", "{squared_speedup:,.0f}×"),
+)
 
 
 def _mountain_car(new: Stored, old: Stored) -> str:
@@ -276,7 +253,7 @@ def _attacks(kills: Stored, crashes: Stored, signals: Stored) -> str:
 def _damage(stored: Stored) -> str:
     commands, totals = stored["figures"]["commands"], stored["figures"]["totals"]
     names = ("folders", "worked", "refused", "unforeseen", "tracebacks")
-    rows = [[f"`sasr {command}`", *(str(found[name]) for name in names)] for command, found in commands.items()]
+    rows = [[f"`sasr {command}`", *(str(counts[name]) for name in names)] for command, counts in commands.items()]
     columns = ["command", "folders", "worked", "refused in one line", "unforeseen errors", "tracebacks"]
     facts = (
         f"Hangs: {totals['hangs']}. Folders whose code ran: {totals['executed']}. Files outside that were shown: "
@@ -296,8 +273,8 @@ def _left(figures: Stored) -> str:
 def _bad_flags(stored: Stored) -> str:
     names = ("flags", "commands", "refused", "accepted", "unforeseen", "hangs", "tracebacks")
     rows = []
-    for command, found in stored["figures"]["commands"].items():
-        rows.append([f"`sasr {command}`", *(str(found[name]) for name in names)])
+    for command, counts in stored["figures"]["commands"].items():
+        rows.append([f"`sasr {command}`", *(str(counts[name]) for name in names)])
     sums = [sum(int(row[column]) for row in rows) for column in range(1, len(names) + 1)]
     rows.append(["all", *map(str, sums)])
     columns = ["command", "flags", "tried", "refused", "accepted", "unforeseen errors", "hangs", "tracebacks"]

@@ -10,21 +10,36 @@ from itertools import chain
 from typing import Any
 
 from pages.analysis import Along, Analysis
-from pages.guard import RIVALS, duel_table, duels, guard_table
+from pages.comparison import ALL, PAPERS_RIVALS, RIVALS, comparison_table, comparisons, rivals_table
 from pages.markdown import Block, Blocks, Picture, details, digest, picture, table
 from pages.pictures import ablation, along_feature, chances, changes, in_training, over_authors, visits
-from pages.rows import BASE, DEFAULT, Row, best_mean, interval, marks, marks_explained, method_table, rows_of, sources
+from pages.rows import (
+    BASE,
+    DEFAULT,
+    PAPERS_BASE,
+    PAPERS_DEFAULT,
+    Row,
+    base_of,
+    best_mean,
+    interval,
+    marks,
+    marks_explained,
+    method_table,
+    rows_of,
+    sources,
+)
 from pages.store import Store, methods_of
 from sasr.experiments.plan import Method
 from sasr.experiments.plan_file import read_suite, suites
 from sasr.report.read import Collection, Reference
 from sasr.report.seeds import SeedResult
+from sasr.report.stats import Estimate
 from sasr.report.store import Result, slug
 from sasr.report.summary import statistics_of, summarise
 from sasr.report.tables import Entry, Table, area_entry, cost_table, digits_for, final_entry, table_by_task
 from sasr.tasks.catalogue import BY_NAME
 
-BOUND = f"{BASE}, time limits terminal"
+BOUND = f"{PAPERS_BASE}, time limits terminal"
 """The plain agent as the released code has it: a time limit is taken for the task's end."""
 ABLATIONS = tuple(name for name in sorted(suites(), key=lambda name: suites()[name]) if name.startswith("ablation-"))
 """In the paper's order."""
@@ -63,7 +78,7 @@ def rows_by_task(store: Store) -> dict[str, list[Row]]:
         results = [result for name in store.main.methods if (result := store.main.result(task, name))]
         rows[task] = rows_of(
             results,
-            base=BASE,
+            base=base_of(result.method for result in results),
             threshold=store.thresholds.get(task, math.nan),
             curves=store.reference.get(task),
             paper=store.paper.get("table1", {}).get(task),
@@ -75,44 +90,52 @@ def _comparison(store: Store, rows: Mapping[str, list[Row]]) -> Makers:
     blocks: Makers = {
         "table: in short": lambda: Block(_in_short(rows)),
         "table: final": lambda: Block(_overview(rows).to_markdown()),
-        "table: default against others": lambda: Block(guard_table(rows).to_markdown()),
-        "picture: default against others": lambda: _guard_picture(rows),
+        "table: default against others": lambda: Block(rivals_table(rows, DEFAULT, RIVALS).to_markdown()),
+        "table: paper's agent against others": lambda: Block(
+            rivals_table(rows, PAPERS_DEFAULT, PAPERS_RIVALS).to_markdown()
+        ),
+        "picture: default against others": lambda: _rivals_picture(rows),
         "table: authors": lambda: Block(_authors_table(rows).to_markdown()),
-        "table: time limits": lambda: Block(duel_table(rows, BASE, BOUND, title=_BOUND_TITLE).to_markdown()),
+        "table: time limits": lambda: _time_limits(rows),
     }
-    for task, lot in rows.items():
+    for task, task_rows in rows.items():
         threshold = store.thresholds.get(task, math.nan)
-        blocks[f"picture: {task}"] = partial(_task_picture, store, task, lot)
-        blocks[f"table: final {task}"] = partial(_method_block, lot, BASE, threshold)
-        blocks[f"sources: {task}"] = partial(_sources, [row.result for row in lot])
+        blocks[f"picture: {task}"] = partial(_task_picture, store, task, task_rows)
+        base = base_of(row.method for row in task_rows)
+        blocks[f"table: final {task}"] = partial(_method_block, task_rows, base, threshold)
+        blocks[f"sources: {task}"] = partial(_sources, [row.result for row in task_rows])
     return blocks
 
 
 def _in_short(rows: Mapping[str, list[Row]]) -> str:
     """The default beside plain SAC, with links from the repository's root."""
     lines = []
-    fights = duels(rows, DEFAULT, BASE)
-    for task in (task for task in rows if task in fights):
-        duel, digits = fights[task], rows[task][0].digits
-        areas = [interval(area, digits) for area in duel.areas]
-        entries = [entry.text() for entry in (*areas, interval(duel.better, 2))]
-        lines.append([f"[{task}](docs/results/{slug(task)}.md)", f"{duel.steps:,}", *entries])
-    return table(["task", "steps", "SASR, whole episodes", "SAC", "P(SASR > SAC)"], lines)
+    for task, comparison in comparisons(rows, DEFAULT, BASE).items():
+        if task not in rows:  # the line over all tasks
+            continue
+        areas = [interval(area, rows[task][0].digits) for area in comparison.areas]
+        entries = [entry.text() for entry in (*areas, interval(comparison.better, 2))]
+        lines.append([f"[{task}](docs/results/{slug(task)}.md)", f"{comparison.steps:,}", *entries])
+    return table(["task", "steps", "SASR", "SAC", "P(SASR > SAC)"], lines)
+
+
+def _time_limits(rows: Mapping[str, list[Row]]) -> Block:
+    return Block(comparison_table(rows, PAPERS_BASE, BOUND, title=_BOUND_TITLE).to_markdown())
 
 
 def _overview(rows: Mapping[str, list[Row]]) -> Table:
     lines = []
-    for task, lot in rows.items():
-        best = best_mean(lot)
-        for index, row in enumerate(lot):
-            cell = row.cell
+    for task, task_rows in rows.items():
+        best = best_mean(task_rows)
+        for index, row in enumerate(task_rows):
+            statistics = row.statistics
             lines.append(
                 (
                     Entry(f"[{task}]({slug(task)}.md)" if index == 0 else ""),
-                    Entry(row.method, mark=marks(cell)),
-                    Entry(cell.mean, cell.error, digits=row.digits, best=cell.mean == best),
-                    interval(cell.iqm, row.digits),
-                    Entry(str(len(cell.scores))),
+                    Entry(row.method, mark=marks(statistics)),
+                    Entry(statistics.mean, statistics.error, digits=row.digits, best=statistics.mean == best),
+                    interval(statistics.iqm, row.digits),
+                    Entry(str(len(statistics.scores))),
                     Entry(f"{row.result.steps:,}"),
                 )
             )
@@ -127,14 +150,14 @@ def _overview(rows: Mapping[str, list[Row]]) -> Table:
 def _authors_table(rows: Mapping[str, list[Row]]) -> Table:
     """Where our runs with the released settings and of plain SAC end, beside the authors' curves there."""
     lines = []
-    for task, lot in rows.items():
-        by_name = {row.method: row for row in lot}
-        pair = [by_name.get(name) for name in ("sasr-authors", BASE)]
+    for task, task_rows in rows.items():
+        by_name = {row.method: row for row in task_rows}
+        pair = [by_name.get(name) for name in ("sasr-authors", PAPERS_BASE)]
         if not any(row and not math.isnan(row.authors) for row in pair):
             continue
         entries = []
         for row in pair:
-            final = Entry(row.cell.mean, row.cell.error, digits=row.digits) if row else Entry()
+            final = Entry(row.statistics.mean, row.statistics.error, digits=row.digits) if row else Entry()
             entries += [
                 Entry(row.authors, digits=row.digits) if row else Entry(),
                 final,
@@ -145,15 +168,16 @@ def _authors_table(rows: Mapping[str, list[Row]]) -> Table:
     return Table(title="The authors' curves and ours after as many steps", columns=columns, rows=tuple(lines))
 
 
-def _guard_picture(rows: Mapping[str, list[Row]]) -> Block:
-    panels = {}
-    for rival, words in RIVALS.items():
-        estimates = {task: duel.better for task, duel in duels(rows, DEFAULT, rival).items()}
-        panels[f"against {words}"] = {task: chance for task, chance in estimates.items() if not math.isnan(chance.low)}
-    shown = {title: estimates for title, estimates in panels.items() if estimates}
+def _rivals_picture(rows: Mapping[str, list[Row]]) -> Block:
+    shown: dict[str, dict[str, Estimate]] = {}
+    for ours, rivals in ((DEFAULT, RIVALS), (PAPERS_DEFAULT, PAPERS_RIVALS)):
+        for rival, description in rivals.items():
+            for task, comparison in comparisons(rows, ours, rival).items():
+                if not math.isnan(comparison.better.low):
+                    shown.setdefault(f"{ours}\nagainst {description}", {})[task] = comparison.better
     if not shown:
         return Block("*No task has two seeds of the default and of what it is compared with.*")
-    drawn = Picture("guard.png", digest("guard", shown), lambda: chances(shown))
+    drawn = Picture("guard.png", digest("guard", shown), lambda: chances(shown, [*rows, ALL]))
     return picture(
         drawn,
         "Chance that a seed of the default has the larger area under the curve, with its 95 % interval. "
@@ -161,8 +185,8 @@ def _guard_picture(rows: Mapping[str, list[Row]]) -> Block:
     )
 
 
-def _task_picture(store: Store, task: str, lot: Sequence[Row]) -> Block:
-    methods = {row.method: row.result.seeds for row in lot if any(seed.steps for seed in row.result.seeds)}
+def _task_picture(store: Store, task: str, task_rows: Sequence[Row]) -> Block:
+    methods = {row.method: row.result.seeds for row in task_rows if any(seed.steps for seed in row.result.seeds)}
     authors = _authors_beside(store.reference.get(task, {}), methods)
     trained = in_training(methods)
     data = digest("over authors", task, _drawn(methods), authors, _drawn(trained))
@@ -184,8 +208,8 @@ def _authors_beside(curves: Mapping[str, Reference], methods: Mapping[str, objec
     return beside
 
 
-def _method_block(lot: Sequence[Row], base: str, threshold: float = math.nan) -> Block:
-    text = method_table(lot, base=base, threshold=threshold).to_markdown()
+def _method_block(task_rows: Sequence[Row], base: str, threshold: float = math.nan) -> Block:
+    text = method_table(task_rows, base=base, threshold=threshold).to_markdown()
     learned = "" if math.isnan(threshold) else f"\nA seed has learned the task at a return of {threshold:g}.\n"
     return Block(text + learned)
 
@@ -206,8 +230,8 @@ def _plan(store: Store, name: str) -> Makers:
     blocks: Makers = {}
     for task in tasks:
         results = {method: result for method in names if (result := both.result(task, method))}
-        lot = rows_of(list(results.values()), base=order[0])
-        blocks[f"table: {name} {task}"] = partial(_method_block, lot, order[0])
+        task_rows = rows_of(list(results.values()), base=order[0])
+        blocks[f"table: {name} {task}"] = partial(_method_block, task_rows, order[0])
         blocks[f"sources: {name} {task}"] = partial(_sources, list(results.values()))
         pairs = _changes(results, order[0])
         if pairs:
@@ -264,10 +288,10 @@ def _ablation(store: Store, name: str, group: Collection) -> Makers:
     methods = _suite(name)
     order = [method for method in methods if method in group.methods]
     order += [method for method in group.methods if method not in methods]
-    cells = statistics_of(group)
-    final = table_by_task("Final return, mean ± standard error", group.tasks, order, cells, final_entry)
+    statistics = statistics_of(group)
+    final = table_by_task("Final return, mean ± standard error", group.tasks, order, statistics, final_entry)
     title = "Area under the learning curve, mean ± standard error"
-    area = table_by_task(title, group.tasks, order, cells, area_entry)
+    area = table_by_task(title, group.tasks, order, statistics, area_entry)
     final = _with_paper(final, store.paper.get(name, {}))
     return {
         f"picture: {name}": partial(_ablation_picture, store, name, group, order, methods),
@@ -340,7 +364,7 @@ def _costs(store: Store) -> Makers:
 def _beside(title: str, store: Store, suite: str, what: str, base: str, paper: Figures) -> Block:
     """A table by tasks with our row, where there is one, above the paper's."""
     # Cost tables are the paper's, and so are their names: what was measured had the paper's agent.
-    names = {DEFAULT: "sasr", BASE: "sac"}
+    names = {PAPERS_DEFAULT: "sasr", PAPERS_BASE: "sac"}
     measured = store.groups[suite].results
     group = Collection([replace(result, method=names.get(result.method, result.method)) for result in measured])
     order = list(_suite(suite))

@@ -102,14 +102,15 @@ def changes(pairs: Panels) -> Any:
     return figure
 
 
-def chances(panels: Mapping[str, Mapping[str, Estimate]]) -> Any:
-    """A panel for each title: the chance of being ahead on each task, with its interval, the first task on top.
+def chances(panels: Mapping[str, Mapping[str, Estimate]], order: Sequence[str]) -> Any:
+    """A panel for each title: the chance of being ahead on each task, with its interval; tasks from the top.
 
     An interval on one side of the line at 0.5 is coloured: there the seeds tell the two apart.
     """
     from matplotlib.lines import Line2D
 
-    tasks = list(dict.fromkeys(chain.from_iterable(panels.values())))[::-1]
+    known = set(chain.from_iterable(panels.values()))
+    tasks = [task for task in reversed(order) if task in known]
     figure, axes = grid(len(panels), len(panels), width=3.6, height=0.5 + 0.26 * len(tasks))
     for panel, (title, estimates) in zip(axes, panels.items(), strict=True):
         panel.axvline(0.5, color=_GREY, linewidth=1.0, linestyle=DASHED)

@@ -5,14 +5,12 @@ python -m pages.report_picture    from the repository's root; needs Chromium and
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
 from tests.report.synthetic import table_1
 
+from pages.chromium import chromium
 from sasr.report.page import write_page
 from sasr.report.read import Collection
 
@@ -22,20 +20,16 @@ TITLE = "Made-up results in the size of Table 1"
 
 def main() -> None:
     """Write the page, open it, photograph the learning curves."""
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         page_file = write_page(Collection(table_1()), Path(folder) / "report.html", title=TITLE)
-        browser = driver.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"] if os.geteuid() == 0 else []
-        )
         page = browser.new_page(viewport={"width": 1280, "height": 860})
         page.goto(page_file.as_uri())
         page.wait_for_selector("html[data-ready]")
         page.add_style_tag(content="html { scroll-behavior: auto !important; }")
-        page.locator("#curves").evaluate("(own) => own.scrollIntoView()")
+        page.locator("#curves").evaluate("(curves) => curves.scrollIntoView()")
         page.wait_for_function("document.querySelectorAll('#charts .plot .main-svg').length >= 12")
         page.wait_for_timeout(500)
         page.screenshot(path=OUT)
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -19,15 +19,17 @@ from sasr.report.tables import Entry, Table, digits_for
 
 FINAL, TRAINED, AUTHORS = "final, mean ± s.e.", "in training, last tenth", "authors' curve there"
 """Headings of columns."""
-DEFAULT, BASE = "sasr, paper's agent", "sac-paper"
-"""The method that the pages are about, and plain SAC with the same agent: `sasr` and `sac` have no ten seeds yet."""
+DEFAULT, BASE = "sasr", "sac"
+"""The method that the pages are about, and plain SAC with the same agent."""
+PAPERS_DEFAULT, PAPERS_BASE = "sasr, paper's agent", "sac-paper"
+"""The same with the paper's networks and step sizes."""
 
 
 class Row(NamedTuple):
     """Figures of a method on a task; NaN where there is nothing to take them from."""
 
     method: str
-    cell: Statistics
+    statistics: Statistics
     area: Estimate
     """Mean over seeds of the curves' mean height, with its bootstrap interval."""
     reach: Estimate
@@ -49,7 +51,7 @@ class Row(NamedTuple):
     @property
     def result(self) -> Result:
         """Where the figures are from."""
-        return self.cell.result
+        return self.statistics.result
 
 
 def rows_of(
@@ -69,48 +71,77 @@ def rows_of(
         curves: The authors' curves by method.
         paper: The paper's Table 1 by method.
     """
-    cells = statistics_of(Collection(list(results)), until=_area_until(results, base))
-    by_method = {result.method: cells[result.task, result.method] for result in results}
+    statistics = statistics_of(Collection(list(results)), until=_area_until(results, base))
+    by_method = {result.method: statistics[result.task, result.method] for result in results}
     sizes = [0.0]
-    for cell in by_method.values():
-        sizes += [abs(size) for size in (cell.mean, cell.area) if math.isfinite(size)]
+    for each in by_method.values():
+        sizes += [abs(size) for size in (each.mean, each.area) if math.isfinite(size)]
     digits = digits_for(max(sizes))
     rows = []
-    for method, cell in by_method.items():
-        seeds = [seed for seed in cell.result.seeds if seed.steps]
-        took = [stats.steps_to_threshold(seed.steps, seed.returns, threshold) for seed in seeds]
-        known = bool(took) and not math.isnan(threshold)
+    for method, method_statistics in by_method.items():
+        other = None
+        if method != base:
+            other = by_method.get(base)
+        row = _row(method, method_statistics, other, threshold=threshold, digits=digits)
         curve = reference_of(method, curves or {})
-        other = by_method.get(base) if method != base else None
-        rows.append(
-            Row(
-                method=method,
-                cell=cell,
-                area=stats.estimate([cell.areas], stats.mean_of_tasks) if len(cell.areas) else NOTHING,
-                reach=median_steps(took) if known else NOTHING,
-                reached=int(np.isfinite(took).sum()) if known else 0,
-                # A longer run may end higher for no other reason; areas are compared as far as both runs go.
-                better=chance([cell.scores], [other.scores]) if other and _as_long(cell, other) else NOTHING,
-                better_area=_better_area(cell, other) if other else NOTHING,
-                trained=_last_tenth(cell.result, digits),
-                authors=at(curve, cell.result.steps) if curve else math.nan,
-                paper=_like_paper(method, paper or {}),
-                digits=digits,
-            )
-        )
+        if curve is not None:
+            row = row._replace(authors=at(curve, row.result.steps))
+        rows.append(row._replace(paper=_like_paper(method, paper or {})))
     return rows
+
+
+def _row(method: str, current: Statistics, other: Statistics | None, *, threshold: float, digits: int) -> Row:
+    """The row of a method beside the base, without the figures of the authors and the paper."""
+    seeds = [seed for seed in current.result.seeds if seed.steps]
+    reach, reached = NOTHING, 0
+    if seeds and not math.isnan(threshold):
+        steps = [stats.steps_to_threshold(seed.steps, seed.returns, threshold) for seed in seeds]
+        reach, reached = median_steps(steps), int(np.isfinite(steps).sum())
+    better, better_area = NOTHING, NOTHING
+    if other is not None:
+        better_area = _better_area(current, other)
+        # A longer run may end higher for no other reason; areas are compared as far as both runs go.
+        if current.result.steps == other.result.steps:
+            better = chance([current.scores], [other.scores])
+    return Row(
+        method=method,
+        statistics=current,
+        area=mean_area(current.areas),
+        reach=reach,
+        reached=reached,
+        better=better,
+        better_area=better_area,
+        trained=_last_tenth(current.result, digits),
+        authors=math.nan,
+        paper=math.nan,
+        digits=digits,
+    )
+
+
+def mean_area(areas: stats.Scores) -> Estimate:
+    """Mean over seeds with its interval; NaN without any."""
+    if not len(areas):
+        return NOTHING
+    return stats.estimate([areas], stats.mean_of_tasks)
+
+
+def base_of(methods: Iterable[str]) -> str:
+    """Plain SAC, with the paper's agent where the default's has not been run."""
+    if BASE in methods:
+        return BASE
+    return PAPERS_BASE
 
 
 def method_table(rows: Sequence[Row], *, base: str, threshold: float = math.nan) -> Table:
     """Methods on one task with intervals; columns that nothing is known for are left out."""
     digits = rows[0].digits
-    end = min((row.result.steps for row in rows if len(row.cell.areas)), default=0)
+    end = min((row.result.steps for row in rows if len(row.statistics.areas)), default=0)
     reach = {f"steps to {threshold:g}": [_reach(row) for row in rows]} if not math.isnan(threshold) else {}
     columns: dict[str, list[Entry]] = {
-        "seeds": [Entry(str(len(row.cell.scores))) for row in rows],
+        "seeds": [Entry(str(len(row.statistics.scores))) for row in rows],
         "steps": [Entry(f"{row.result.steps:,}") for row in rows],
-        FINAL: [Entry(row.cell.mean, row.cell.error, digits=digits) for row in rows],
-        "final, IQM [95 %]": [interval(row.cell.iqm, digits) for row in rows],
+        FINAL: [Entry(row.statistics.mean, row.statistics.error, digits=digits) for row in rows],
+        "final, IQM [95 %]": [interval(row.statistics.iqm, digits) for row in rows],
         f"area to {end:,} [95 %]": [interval(row.area, digits) for row in rows],
         **reach,
         f"P(final > {base})": [interval(row.better, 2) for row in rows],
@@ -130,7 +161,7 @@ def method_table(rows: Sequence[Row], *, base: str, threshold: float = math.nan)
         )
     if AUTHORS in kept:
         notes += (f"{AUTHORS}: the mean return in training that they logged when they had taken as many steps as we.",)
-    names = [Entry(row.method, mark=marks(row.cell)) for row in rows]
+    names = [Entry(row.method, mark=marks(row.statistics)) for row in rows]
     lines = tuple(zip(names, *kept.values(), strict=True))
     return Table(title="Final and over the whole run", columns=("method", *kept), rows=lines, notes=notes)
 
@@ -139,18 +170,22 @@ def best_mean(rows: Sequence[Row]) -> float:
     """The highest final return among several runs of the same length; NaN where a longer one could be it for that."""
     if len(rows) < 2 or len({row.result.steps for row in rows}) > 1:
         return math.nan
-    return max((row.cell.mean for row in rows if not math.isnan(row.cell.mean)), default=math.nan)
+    return max((row.statistics.mean for row in rows if not math.isnan(row.statistics.mean)), default=math.nan)
 
 
-def marks(cell: Statistics) -> str:
+def marks(statistics: Statistics) -> str:
     """* for what is incomplete, † for SASR with whole episodes, ‡ for what goes without seeds that gave NaN."""
-    applies = {"*": bool(cell.result.gaps), "†": _whole_episodes(cell.result), "‡": cell.failed > 0}
+    applies = {
+        "*": bool(statistics.result.gaps),
+        "†": _whole_episodes(statistics.result),
+        "‡": statistics.failed > 0,
+    }
     return "".join(mark for mark, holds in applies.items() if holds)
 
 
 def marks_explained(rows: Iterable[Row], where: str) -> tuple[str, ...]:
     """The meanings of the marks of these rows."""
-    used = "".join(marks(row.cell) for row in rows)
+    used = "".join(marks(row.statistics) for row in rows)
     meanings = {
         "*": f"* incomplete, {where}.",
         "†": '† success_rule="episode": the default until it took the paper\'s rule.',
@@ -207,13 +242,13 @@ def at(curve: Reference, steps: float) -> float:
     return float(np.interp(held, curve.steps, curve.mean, left=math.nan, right=math.nan))
 
 
-def median_steps(took: Sequence[float], *, seed: int = 0) -> Estimate:
+def median_steps(steps_taken: Sequence[float], *, seed: int = 0) -> Estimate:
     """Median of steps to a threshold with its bootstrap interval; a seed that never got there counts as infinity.
 
     >>> median_steps([100.0, 200.0, float("inf")]).value
     200.0
     """
-    steps = np.asarray(took, np.float64)
+    steps = np.asarray(steps_taken, np.float64)
     # Always a value of one run: there is no mean of a number and infinity.
     middle = partial(np.quantile, q=0.5, axis=-1, method="higher")
     picks = np.random.default_rng(seed).integers(len(steps), size=(stats.DRAWS, len(steps)))
@@ -266,18 +301,14 @@ def _area_until(results: Sequence[Result], base: str) -> int | None:
     if not results:
         return None
     half = sorted((result.steps for result in results), reverse=True)[(len(results) - 1) // 2]
-    return min([half, *(result.steps for result in results if result.method in (base, DEFAULT))])
+    return min([half, *(result.steps for result in results if result.method in (base, DEFAULT, PAPERS_DEFAULT))])
 
 
 def _better_area(ours: Statistics, theirs: Statistics) -> Estimate:
     if not len(ours.areas):
         pair = statistics_of(Collection([ours.result, theirs.result]))
-        ours, theirs = (pair[cell.result.task, cell.result.method] for cell in (ours, theirs))
+        ours, theirs = (pair[each.result.task, each.result.method] for each in (ours, theirs))
     return chance([ours.areas], [theirs.areas])
-
-
-def _as_long(one: Statistics, other: Statistics) -> bool:
-    return one.result.steps == other.result.steps
 
 
 def _reach(row: Row) -> Entry:

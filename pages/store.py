@@ -75,7 +75,7 @@ def read_store(folder: str | Path) -> Store:
 
 def methods_of(plan: Plan) -> dict[str, Method]:
     """The methods of a plan by name, in its order."""
-    return {cell.method.name: cell.method for cell in plan.runs}
+    return {run.method.name: run.method for run in plan.runs}
 
 
 def takes_apart(plan: Plan) -> bool:
@@ -92,16 +92,14 @@ def _grouped(readings: Mapping[str, Reading], plans: Mapping[str, Plan]) -> dict
     The suite of the main comparison has those in its folder too.
     """
     apart = [*(suite for suite in suites() if suite != MAIN_SUITE), *plans]
-    members: dict[str, list[Result]] = defaultdict(list)
-    origins: dict[str, list[str]] = defaultdict(list)
+    results: dict[str, list[tuple[Result, str]]] = defaultdict(list)
     for folder, reading in readings.items():
         groups = [folder] if folder in apart else [MAIN]
         if folder == MAIN_SUITE:
             groups.append(MAIN_SUITE)
         for group in groups:
-            members[group] += reading.results
-            origins[group] += [folder] * len(reading.results)
-    return {name: Collection(with_unique_names(members[name], origins[name])) for name in (MAIN, MAIN_SUITE, *apart)}
+            results[group] += [(result, folder) for result in reading.results]
+    return {name: Collection(with_unique_names(results[name])) for name in (MAIN, MAIN_SUITE, *apart)}
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -8,18 +8,19 @@ from functools import partial
 from typing import Any
 
 from pages.markdown import Block, Blocks, Picture, details, digest, picture
-from pages.rows import BASE, DEFAULT, marks, marks_explained, rows_of, sources
+from pages.rows import BASE, DEFAULT, PAPERS_BASE, PAPERS_DEFAULT, marks, marks_explained, rows_of, sources
 from pages.store import MAIN_SUITE, Store
 from sasr.experiments.plan import GridRun
 from sasr.experiments.plan_file import read_suite
 from sasr.report import figures
 from sasr.report.read import Collection, Reference, family
 from sasr.report.seeds import SeedResult
+from sasr.report.stats import area_under_curve
 from sasr.report.store import Result
 from sasr.report.summary import Summary, statistics_of, summarise
 from sasr.report.tables import Entry, Table, aggregate_table, digits_for, final_entry, table_by_task
 
-_PAPERS_AGENT = (DEFAULT, "sasr-authors", BASE)
+_PAPERS_AGENT = (PAPERS_DEFAULT, "sasr-authors", PAPERS_BASE)
 """Methods with the paper's agent: measured, but no part of a row that has ours."""
 _NO_ROW = "*No row is complete yet. What is said over all tasks is said of complete rows alone.*"
 
@@ -56,11 +57,13 @@ class Table1:
 
 
 def table1_of(store: Store) -> Table1:
-    """The results of the suite that are in a store."""
+    """The results of the suite that are in a store, or of another plan where they are as long."""
     plan = read_suite(MAIN_SUITE).runs
     results: dict[tuple[str, str], Result] = {}
     for run in plan:
         result = store.groups[MAIN_SUITE].result(run.task, run.method.name)
+        if result is None:
+            result = store.main.result(run.task, run.method.name)
         if result is not None and result.steps == run.steps:
             planned = tuple(sorted({*result.planned, *run.seeds}))
             results[run.task, run.method.name] = replace(result, planned=planned)
@@ -114,11 +117,11 @@ def measured(table1: Table1, paper: Mapping[str, Mapping[str, float]]) -> Table:
             rows.append(
                 (
                     Entry(task),
-                    Entry(row.method, mark=marks(row.cell)),
+                    Entry(row.method, mark=marks(row.statistics)),
                     Entry(agent_in_words(row.result.config)),
                     Entry(f"{row.result.steps:,}"),
-                    Entry(str(len(row.cell.scores))),
-                    Entry(row.cell.mean, row.cell.error, digits=row.digits),
+                    Entry(str(len(row.statistics.scores))),
+                    Entry(row.statistics.mean, row.statistics.error, digits=row.digits),
                     Entry(row.paper, digits=row.digits),
                     Entry("yes" if in_row else "no"),
                 )
@@ -172,20 +175,37 @@ def _rows(found: Collection) -> list[Any]:
 # ------------------------------------------------------------- over all tasks
 
 
+def _in_complete_rows(table1: Table1) -> list[Result]:
+    return [table1.results[task, method] for task in table1.complete for method in table1.methods]
+
+
 def _summary(table1: Table1) -> Summary | None:
     """Of complete rows; None where there is none."""
-    tasks = table1.complete
-    if not tasks:
+    results = _in_complete_rows(table1)
+    if not results:
         return None
-    return summarise(Collection([table1.results[task, method] for task in tasks for method in table1.methods]))
+    return summarise(Collection(results))
 
 
 def _over_all_tasks(table1: Table1) -> Block:
+    """Methods over all tasks, by their final returns and by the areas under their curves."""
     summary = _summary(table1)
     if summary is None:
         return Block(_NO_ROW)
+    final = replace(aggregate_table(summary), title="Final return over all tasks")
+    by_area = summarise(Collection(list(map(_scored_by_area, _in_complete_rows(table1)))))
+    area = replace(aggregate_table(by_area), title="Area under the curve over all tasks")
     rows = f"Complete rows: {', '.join(summary.tasks)}; {len(summary.tasks)} of {len(table1.steps)}."
-    return Block(f"{aggregate_table(summary).to_markdown()}\n{rows}")
+    return Block(f"{final.to_markdown()}\n{area.to_markdown()}\n{rows}")
+
+
+def _scored_by_area(result: Result) -> Result:
+    """The same with the mean height of each seed's curve in the place of its final returns."""
+    seeds = []
+    for seed in result.seeds:
+        height = area_under_curve(seed.steps, seed.returns, until=result.steps)
+        seeds.append(replace(seed, final=(height,)))
+    return replace(result, seeds=tuple(seeds))
 
 
 def _aggregate_picture(table1: Table1, name: str) -> Block:
@@ -206,13 +226,14 @@ def _aggregate_picture(table1: Table1, name: str) -> Block:
 
 
 def _curves(table1: Table1, reference: Mapping[str, Mapping[str, Reference]]) -> Block:
-    """A panel for each task; where a method of a row is missing, its runs with the paper's agent stand for it."""
+    """A panel for each task; where SASR or SAC of a row is missing, others stand in."""
     panels: dict[str, dict[str, Sequence[SeedResult]]] = {task: {} for task in table1.steps}
     for (task, method), result in table1.results.items():
         panels[task][method] = _with_curve(result)
-    for result in table1.others:
-        if result.method in (DEFAULT, BASE) and family(result.method) not in panels[result.task]:
-            panels[result.task][result.method] = _with_curve(result)
+    for method in (DEFAULT, BASE, PAPERS_DEFAULT, PAPERS_BASE):
+        for result in table1.others:
+            if result.method == method and family(method) not in map(family, panels[result.task]):
+                panels[result.task][method] = _with_curve(result)
     shown = {task: {name: seeds for name, seeds in panel.items() if seeds} for task, panel in panels.items()}
     theirs = {}
     for task in shown:

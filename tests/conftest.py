@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import sasr
+from pages.chromium import CHROMIUM, chromium
 from sasr import SASR, Batch, Host, Transition, api
 from sasr.agents import SacConfig
 from sasr.training import TrainConfig
@@ -37,6 +38,15 @@ def _seeded() -> None:
     # A test that draws from the global generators draws the same numbers every time, in whatever order tests run.
     torch.manual_seed(0)
     np.random.seed(0)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; without it the test is skipped."""
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    with chromium() as started:
+        yield started
 
 
 def box(k: int) -> gym.spaces.Box:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,9 @@ from urllib.parse import unquote
 import pytest
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package: pip install playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SITE = Path(os.environ.get("SASR_DOCS_SITE", "")).resolve()
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
     pytest.mark.skipif("SASR_DOCS_SITE" not in os.environ, reason="needs the built documentation: make docs"),
 ]
 MADE_BY_SPHINX = {"index.html", "genindex.html", "search.html", "py-modindex.html"}
@@ -27,15 +24,6 @@ def pages() -> list[Path]:
     """Every page that was written by hand, and the reference."""
     found = [path for path in sorted(SITE.rglob("*.html")) if "_modules" not in path.parts]
     return [path for path in found if path.name not in MADE_BY_SPHINX]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        # Chromium's sandbox refuses to run as root, as containers do.
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else [])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(params=WIDTHS)

@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from sasr.agents.registry import AGENTS, agent_named
-from sasr.errors import unknown_name
+from sasr.errors import installed, unknown_name
 from sasr.files import remove_leftovers
 from sasr.logs import plots, tensorboard, wandb
 from sasr.logs.console import ConsoleView, shaper_in_words
 from sasr.logs.metrics import HISTORY, Event, Kind, MetricsFile, free_place, read_metrics, recorded_steps
 from sasr.logs.plots import Curve, SuccessMap
-from sasr.logs.recorders import ClosingRecorder, Recorders
+from sasr.logs.recorders import Recorders
 from sasr.logs.run_folder import COPY, ConfigCopy, RunFolder, check_free, default_place
 from sasr.logs.states import VisitedStates
 from sasr.logs.tensorboard import TensorBoard
@@ -30,9 +28,8 @@ from sasr.tasks import make
 from sasr.tasks.catalogue import VARIANTS, full_id
 from sasr.tasks.environment import TaskLike, close_environment, resolve, task_text
 from sasr.tasks.modules import import_of_run
-from sasr.terminal import Terminal
 from sasr.training import checkpoint
-from sasr.training.trainer import Trainer
+from sasr.training.trainer import Recorder, Trainer
 
 
 class Run:
@@ -138,8 +135,7 @@ def train(
         device=device,
         **settings,
     )
-    console = Terminal() if progress else None
-    return start(config, out=out, shaper=shaper_object, task=task_object, console=console, events=events)
+    return start(config, out=out, shaper=shaper_object, task=task_object, progress=progress, events=events)
 
 
 def resume(
@@ -149,6 +145,7 @@ def resume(
     task: TaskLike | None = None,
     progress: bool = True,
     events: bool = True,
+    track: str = "",
     allow_import: Sequence[str] = (),
     start_over: bool = False,
 ) -> Run:
@@ -160,20 +157,30 @@ def resume(
         task: The task itself, if the run was trained on a function or an environment of yours.
         progress: Show the progress.
         events: Write TensorBoard events.
+        track: A service to log to, such as wandb.
         allow_import: Modules that the run's task may come from, though they are not installed.
-        start_over: If no checkpoint is complete, start over at step 0; the old metrics are kept as metrics.1.jsonl.
+        start_over: If no checkpoint is complete, start over at step 0; the old metrics are kept as
+            metrics.1.jsonl.
     """
     if not isinstance(run, Run):
         run = Run(run)
-    return continue_run(
-        run,
-        shaper=shaper,
-        task=task,
-        console=Terminal() if progress else None,
-        events=events,
-        allow_import=allow_import,
-        start_over=start_over,
-    )
+    if task is None:
+        task = run.task
+    if task is None:
+        import_of_run(run.config.task, allow_import)
+    recorder = _recorder(run.folder, progress=progress, events=events, track=track)
+    with Trainer(run.config, folder=run.folder, recorder=recorder, shaper=shaper, task=task) as trainer:
+        resumed = trainer.resume()
+        if resumed and start_over:
+            raise ValueError(
+                f"{run.folder} has a complete checkpoint, after {trainer.loop.steps:,} steps: resume it without "
+                "--start-over, or train in another folder"
+            )
+        if not resumed:
+            if not start_over:
+                _check_nothing_to_lose(run, trainer.news)
+            recorder.load({})
+        return _train_and_draw(trainer, run._run_folder, recorder, task)
 
 
 def load(run: str | Path | Run, *, device: str = "cpu") -> Policy:
@@ -192,12 +199,12 @@ def start(
     out: str | Path | None = None,
     shaper: RewardShaper | None = None,
     task: TaskLike | None = None,
-    console: Console | None = None,
+    progress: bool = False,
     events: bool = True,
     track: str = "",
     extra_facts: Mapping[str, Any] | None = None,
 ) -> Run:
-    """`train` from settings; without a console nothing is shown.
+    """`train` from settings.
 
     `task` is the task itself, if the settings have only a text for it. `track` names a service to log to, such as
     wandb. `extra_facts` go into config.json, too: the name of the method, the command line of a grid.
@@ -205,7 +212,7 @@ def start(
     config = complete(config, task)
     path = Path(out) if out else default_place(config)
     check_free(path)
-    recorder = _recorder(path, console=console, events=events, track=track)
+    recorder = _recorder(path, progress=progress, events=events, track=track)
     with Trainer(config, folder=path, recorder=recorder, shaper=shaper, task=task) as trainer:
         # The agent's config, since some settings depend on the shaper, such as PPO's value heads.
         agent_config = getattr(getattr(trainer.learner, "agent", None), "config", config.agent_config)
@@ -219,37 +226,6 @@ def start(
             extra_facts=extra_facts,
         )
         return _train_and_draw(trainer, folder, recorder, task)
-
-
-def continue_run(
-    run: Run,
-    *,
-    shaper: RewardShaper | None = None,
-    task: TaskLike | None = None,
-    console: Console | None = None,
-    events: bool = True,
-    track: str = "",
-    allow_import: Sequence[str] = (),
-    start_over: bool = False,
-) -> Run:
-    """`resume`; without a console nothing is shown."""
-    if task is None:
-        task = run.task
-    if task is None:
-        import_of_run(run.config.task, allow_import)
-    recorder = _recorder(run.folder, console=console, events=events, track=track)
-    with Trainer(run.config, folder=run.folder, recorder=recorder, shaper=shaper, task=task) as trainer:
-        resumed = trainer.resume()
-        if resumed and start_over:
-            raise ValueError(
-                f"{run.folder} has a complete checkpoint, after {trainer.loop.steps:,} steps: resume it without "
-                "--start-over, or train in another folder"
-            )
-        if not resumed:
-            if not start_over:
-                _check_nothing_to_lose(run, trainer.news)
-            recorder.load({})
-        return _train_and_draw(trainer, run._run_folder, recorder, task)
 
 
 def clean_up(run: Run) -> None:
@@ -281,34 +257,31 @@ def _train_and_draw(trainer: Trainer, folder: RunFolder, recorder: Recorders, ta
     return Run(folder, task=task)
 
 
-def _recorder(path: Path, *, console: Console | None, events: bool, track: str = "") -> Recorders:
+def _recorder(path: Path, *, progress: bool, events: bool, track: str = "") -> Recorders:
     """The recorders of a run, metrics first: when a run is resumed, the others read them."""
-    view: ConsoleView | None = None
-    warn: Callable[[str], None] = warnings.warn
-    if console:
-        view = ConsoleView(path, console=console)
-        warn = view.warn
-    recorders: dict[str, ClosingRecorder] = {"metrics": MetricsFile(path, warn=warn), COPY: ConfigCopy(path)}
-    if view:
+    recorders: dict[str, Recorder] = {"metrics": MetricsFile(path), COPY: ConfigCopy(path)}
+    if progress:
+        view = ConsoleView(path)
+        recorders["metrics"] = MetricsFile(path, warn=view.warn)
         recorders["console"] = view
     recorders["success_map"] = SuccessMap(path)
     recorders["states"] = VisitedStates(path)
-    if events and tensorboard.available():
+    if events and installed("tensorboard"):
         recorders["tensorboard"] = TensorBoard(path)
     if track:
         wandb.check(track)
         recorders[track] = wandb.Wandb(path)
     recorder = Recorders(recorders)
-    if events and not tensorboard.available():
+    if events and not installed("tensorboard"):
         recorder.notice(0, tensorboard.INSTALL)
-    if not plots.available():
+    if not installed("matplotlib"):
         recorder.notice(0, plots.INSTALL)
     return recorder
 
 
 def _draw(folder: RunFolder, warn: Callable[[str], None]) -> None:
     """Draw the curve and the maps; the run is saved, so a picture that fails only gives a warning."""
-    if not plots.available():
+    if not installed("matplotlib"):
         return
     for name, draw in ((plots.CURVE, _draw_curve), (plots.MAPS, _draw_maps)):
         try:

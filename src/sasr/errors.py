@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 
 
@@ -20,3 +21,14 @@ def unknown_name(what: str, name: object, options: Iterable[str]) -> ValueError:
     close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
     one_of = f"did you mean {close[0]!r}? One of" if close else "take one of"
     return ValueError(f"{what} {name!r} is unknown; {one_of}: {', '.join(known)}")
+
+
+def need(*modules: str, extra: str, to: str) -> None:
+    """Raise unless the modules of an extra of sasr are installed; `to` says what they are needed for."""
+    if not installed(*modules):
+        raise ImportError(f'to {to}, {" and ".join(modules)} must be installed: pip install "sasr[{extra}]"')
+
+
+def installed(*modules: str) -> bool:
+    """Whether all these modules can be imported."""
+    return all(importlib.util.find_spec(module) is not None for module in modules)

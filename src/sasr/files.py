@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import stat
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,6 +37,17 @@ def write_whole(path: Path, data: str | bytes) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def plain(value: Any) -> Any:
+    """A value in the types of JSON: tuples become lists, NaN and infinities null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(plain, value))
+    return value
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -18,7 +17,8 @@ from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
 from sasr.envs.population import Population
-from sasr.files import write_whole
+from sasr.errors import need
+from sasr.files import plain, write_whole
 from sasr.logs.recorders import mean_and_error
 from sasr.policy import Policy
 from sasr.randomness import stream_seed
@@ -30,7 +30,6 @@ from sasr.training.evaluate import Evaluation, evaluate
 
 NAME = "eval.json"
 MOST_EPISODES = 1_000_000
-INSTALL = 'videos need imageio and ffmpeg: pip install "sasr[video]"'
 _ENVIRONMENTS = 10  # at most, of each seed: every one may be a simulator that takes memory
 
 
@@ -120,10 +119,9 @@ def write_evaluation(policy: Policy, result: Evaluation, *, seed: int, determini
     """Write the result into the run's folder as eval.json."""
     row_data = []
     for row in rows(policy, result):
-        data: dict[str, Any] = {"name": row.name}
-        data["return_mean"], data["return_error"] = row.ret[0], _finite_or_none(row.ret[1])
-        data["length_mean"] = row.length[0]
-        data["success_rate"], data["success_error"] = row.success[0], _finite_or_none(row.success[1])
+        data: dict[str, Any] = {"name": row.name, "length_mean": row.length[0]}
+        data["return_mean"], data["return_error"] = row.ret
+        data["success_rate"], data["success_error"] = row.success
         row_data.append(data)
     seed_data = []
     for index, run_seed in enumerate(policy.seeds):
@@ -140,8 +138,13 @@ def write_evaluation(policy: Policy, result: Evaluation, *, seed: int, determini
         "members": seed_data,
     }
     path = policy.folder.path / NAME
-    write_whole(path, json.dumps(data, indent=1) + "\n")
+    write_whole(path, json.dumps(plain(data), indent=1) + "\n")
     return path
+
+
+def need_video() -> None:
+    """Raise unless videos can be written."""
+    need("imageio", "imageio_ffmpeg", extra="video", to="record a video")
 
 
 def record_video(
@@ -154,8 +157,7 @@ def record_video(
     task: TaskLike | None = None,
 ) -> Path:
     """Record an episode of the run's seed number `index` as an mp4 in the run folder; see `evaluate_policy`."""
-    if not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
-        raise ImportError(INSTALL)
+    need_video()
     import imageio
 
     config = policy.folder.config
@@ -191,7 +193,3 @@ def record_video(
 def _even(frame: Any) -> NDArray[np.uint8]:
     picture: NDArray[np.uint8] = np.asarray(frame, np.uint8)
     return picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2]
-
-
-def _finite_or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def load_policy(
 
     def load_agent(saved: Checkpoint) -> None:
         steps_of(saved)  # raises on a damaged manifest
-        agent.load_state_dict(saved.read("agent"))
+        agent.load_state_dict(without_bonus_critics(saved.read("agent")))
 
     loaded = newest(run.checkpoints, add_problem, use=load_agent)
     if loaded is None:
@@ -107,6 +107,11 @@ def load_policy(
             f"{run.config.checkpoint_minutes:g} minutes and when the run ends"
         )
     return Policy(run, agent, steps=steps_of(loaded), device=torch_device)
+
+
+def without_bonus_critics(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """An agent's tensors without the critics that it may keep for a shaper's bonus: whoever acts has no shaper."""
+    return {name: tensor for name, tensor in tensors.items() if "bonus_critic" not in name}
 
 
 def acting_tensors(agent: Any) -> dict[str, Tensor]:

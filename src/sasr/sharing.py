@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sasr.errors import need
 from sasr.files import check_writable, read_regular, write_whole
 from sasr.final_evaluation import NAME as EVALUATION
 from sasr.logs import plots
@@ -19,7 +20,6 @@ from sasr.policy import PART, Policy, acting_tensors, load_policy
 from sasr.training import checkpoint
 
 CARD = "README.md"
-INSTALL = 'the hub needs huggingface_hub: pip install "sasr[hub]"'
 
 
 def export_run(run: str | Path | RunFolder, to: str | Path) -> Path:
@@ -63,10 +63,7 @@ def check_hub(name: str) -> None:
     owner, _, model = name.partition("/")
     if not owner or not model or "/" in model:
         raise ValueError(f"{name!r} is not the name of a model on the hub; write OWNER/MODEL")
-    try:
-        import huggingface_hub  # noqa: F401
-    except ImportError:
-        raise ImportError(INSTALL) from None
+    need("huggingface_hub", extra="hub", to="upload to the hub")
 
 
 def _pictures(folder: Path) -> list[Path]:

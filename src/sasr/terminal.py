@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 # Control characters except tabs and line breaks, and those that change the direction of writing.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -27,6 +28,10 @@ class Terminal(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**({"emoji": False} | options))
+
+    def print_line(self, text: str | Text, style: str = "") -> None:
+        """Print a text as it is, without markup; in a file or a log it is not broken at 80 columns."""
+        self.print(Text(text, style) if isinstance(text, str) else text, soft_wrap=True)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Escape texts; the console's own control codes are segments marked as such."""

@@ -83,7 +83,7 @@ def test_seeds_are_how_many_or_which(
 ) -> None:
     code, output = run(capsys, "compare", *TINY, "--on", "inline", "--seeds", text)
     assert code == 0, output
-    (folder,) = (here / "grid" / "cells").iterdir()
+    (folder,) = (here / "grid" / "runs").iterdir()
     assert sasr.Run(folder).config.seeds == seeds
 
 
@@ -137,7 +137,7 @@ def test_a_result_is_saved_as_soon_as_its_runs_are_done(
 def test_what_was_stopped_is_saved_as_far_as_it_came(here: Path) -> None:
     output = stopped_after_two_evaluations(here, signal.SIGINT)
     assert "the same command resumes them" in output
-    assert len(list((here / "grid" / "cells").glob("*/checkpoints/*/agent.safetensors"))) >= 2
+    assert len(list((here / "grid" / "runs").glob("*/checkpoints/*/agent.safetensors"))) >= 2
     (result,) = read_results(here / "results").results
     assert sorted(seed.seed for seed in result.seeds) == [3, 5]
     assert 200 <= result.steps < 100_000
@@ -174,7 +174,7 @@ def stopped_after_two_evaluations(here: Path, number: signal.Signals) -> str:
 
 def evaluations(here: Path) -> list[int]:
     """How many each run has."""
-    runs = (here / "grid").glob("cells/*/metrics.jsonl")
+    runs = (here / "grid").glob("runs/*/metrics.jsonl")
     return [own.read_text().count('"kind": "evaluation", "step"') for own in runs]
 
 
@@ -221,7 +221,7 @@ def test_a_mistake_is_told_before_any_run_starts(
     assert code == 2, output
     assert message in output
     assert "Traceback" not in output
-    assert not (here / "grid" / "cells").exists()
+    assert not (here / "grid" / "runs").exists()
 
 
 class Web(BaseHTTPRequestHandler):
@@ -250,7 +250,7 @@ def test_an_address_without_ray_is_told_within_seconds(
     assert code == 2
     assert f"no Ray answers at 127.0.0.1:{server.server_port}" in output
     assert ("another service does" in output) == (there != "nobody")
-    assert not (here / "grid" / "cells").exists()
+    assert not (here / "grid" / "runs").exists()
 
 
 def test_wandb_offline_has_the_curves_of_a_run(
@@ -260,7 +260,7 @@ def test_wandb_offline_has_the_curves_of_a_run(
     monkeypatch.setenv("WANDB_MODE", "offline")
     code, output = run(capsys, "compare", *TINY, "--on", "inline", "--track", "wandb")
     assert code == 0, output
-    (log,) = here.glob("grid/cells/*/wandb/offline-run-*/run-*.wandb")
+    (log,) = here.glob("grid/runs/*/wandb/offline-run-*/run-*.wandb")
     assert b"eval/mean_reward" in log.read_bytes()
 
 
@@ -269,7 +269,7 @@ def test_a_grids_runs_can_be_read_by_tensorboard(here: Path, capsys: pytest.Capt
     flags = [flag for flag in TINY if flag != "--no-tensorboard"]
     code, output = run(capsys, "compare", *flags, "--on", "inline")
     assert code == 0, output
-    (folder,) = (here / "grid" / "cells").iterdir()
+    (folder,) = (here / "grid" / "runs").iterdir()
     events = accumulator(str(folder / "tensorboard" / "seed-0"))
     events.Reload()
     shown = {own.step: own.value for own in events.Scalars("eval/mean_reward")}
@@ -358,14 +358,23 @@ def test_what_has_begun_goes_on_in_its_own_parts(here: Path, capsys: pytest.Capt
         assert code == 0, output
         assert "2 of 2 runs done" in output
     # Seeds that are new come in a run of their own; a folder that says nothing is no reason to stop.
-    (here / "grid" / "cells" / "Pendulum-v1-sac-00000000").mkdir()
-    (here / "grid" / "cells" / "Pendulum-v1-sac-00000000" / "config.json").write_text("[]")
+    (here / "grid" / "runs" / "Pendulum-v1-sac-00000000").mkdir()
+    (here / "grid" / "runs" / "Pendulum-v1-sac-00000000" / "config.json").write_text("[]")
     code, output = run(capsys, *flags, "--seeds", "4", "--save")
     assert code == 0, output
     assert "3 of 3 runs done" in output
     assert {path: path.stat().st_mtime_ns for path in before} == before
     (result,) = read_results("results").results
     assert [own.seed for own in result.seeds] == [0, 1, 2, 3]
+
+
+def test_a_grid_of_an_earlier_sasr_is_refused_with_what_to_rename(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "grid" / "cells").mkdir(parents=True)
+    code, output = run(capsys, "compare", *TINY, "--on", "inline")
+    assert code == 2
+    assert "rename grid/cells to grid/runs" in output
 
 
 GAMES = ("CartPole-v1,Pendulum-v1", "--steps", "100", "--on", "inline", *FLAGS)
@@ -393,8 +402,8 @@ def test_settings_of_a_task_reach_the_runs_of_a_suite(
         flags += ["--set", text]
     code, output = run(capsys, "compare", suite, *flags)
     assert code == 0, output
-    (cell,) = (here / "grid" / "cells").iterdir()
-    assert sasr.Run(cell).config.task_settings == {setting: value}
+    (folder,) = (here / "grid" / "runs").iterdir()
+    assert sasr.Run(folder).config.task_settings == {setting: value}
 
 
 def test_a_method_that_can_act_nowhere_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -419,7 +428,7 @@ def test_settings_mean_the_same_in_train_and_compare(here: Path, capsys: pytest.
     assert run(capsys, "train", "MountainCar", *flags, "--out", "run")[0] == 0
     grid = ("--tasks", "MountainCar", "--methods", "sasr", "--seeds", "1", "--on", "inline", "--final-episodes", "1")
     assert run(capsys, "compare", *grid, *flags)[0] == 0
-    (folder,) = (here / "grid" / "cells").iterdir()
+    (folder,) = (here / "grid" / "runs").iterdir()
     trained, compared = (json.loads((place / "config.json").read_text())["config"] for place in (here / "run", folder))
     assert trained["task_settings"] == {"reward_scale": 1.0}
     assert trained["agent_config"]["hidden"] == [8]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -40,7 +39,7 @@ def test_the_command_writes_figures_and_tables_where_asked(
     monkeypatch.chdir(tmp_path)
     assert run(capsys, "report", "store", *arguments)[0] == 0
     assert opened == [(tmp_path / "new" / "page.html").as_uri()]
-    assert data_of(tmp_path / "new" / "page.html")["cells"][1]["reference"]["steps"] == [0.0]
+    assert data_of(tmp_path / "new" / "page.html")["results"][1]["reference"]["steps"] == [0.0]
     # Figures below the runs are no run, neither before they are drawn nor afterwards.
     for _ in range(2):
         code, output = run(capsys, "report", "store", "--figures", "store/figures")
@@ -149,7 +148,7 @@ def test_a_missing_package_is_told_with_the_line_that_installs_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_result(make_result(), tmp_path)
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, output = run(capsys, "report", str(tmp_path))
     assert code == 2
     assert 'pip install "sasr[report]"' in output

@@ -47,7 +47,7 @@ def carried_out(runner: Runner, out: Path, own: Sequence[GridRun] | None = None)
 def recorded(out: Path) -> dict[str, list[dict[str, Any]]]:
     """What must not depend on who ran a run, by run: every episode, figure and evaluation, and the last judgement."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for folder in sorted((out / "cells").iterdir()):
+    for folder in sorted((out / "runs").iterdir()):
         events = read_metrics(folder, "episode", "figures", "evaluation")
         found[folder.name] = [*events, json.loads((folder / "eval.json").read_text())]
     return found

@@ -236,6 +236,6 @@ def test_a_grid_killed_twice_ends_with_the_results_of_an_undisturbed_one(
     assert one == other
     assert recorded(tmp_path / "grid") == recorded(tmp_path / "whole" / "grid")
     resumed = [
-        (folder / "metrics.jsonl").read_text().count('"resumed"') for folder in (tmp_path / "grid/cells").iterdir()
+        (folder / "metrics.jsonl").read_text().count('"resumed"') for folder in (tmp_path / "grid/runs").iterdir()
     ]
     assert sum(resumed) >= 2  # the kills were not in vain

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from sasr.experiments import view
 from sasr.experiments.grid import Grid
 from sasr.experiments.runners import Inline
 from sasr.experiments.view import GridView
+from sasr.terminal import Terminal
 from tests.experiments.small import jobs
 
 
@@ -40,13 +40,13 @@ def test_every_run_is_shown_and_a_failure_is_told_with_its_log(
 ) -> None:
     monkeypatch.setattr(view, "PLAIN_SECONDS", 0.01)
     out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=140, height=40, color_system=None)
+    console = Terminal(file=out, force_terminal=terminal, width=140, height=40, color_system=None)
     grid = Grid(jobs(tmp_path))
     shown = GridView(grid, console)
 
     def look() -> str:
         part = io.StringIO()
-        Console(file=part, width=140).print(shown.table())
+        Terminal(file=part, width=140).print(shown.table())
         return part.getvalue()
 
     runner = Odd()
@@ -70,7 +70,7 @@ def test_where_there_is_no_room_those_that_failed_come_first(tmp_path: Path) -> 
     grid = Grid(jobs(tmp_path))
     list(grid.statuses.values())[3].state = "failed"
     out = io.StringIO()
-    console = Console(file=out, width=140, height=10)
+    console = Terminal(file=out, width=140, height=10)
     console.print(GridView(grid, console).table())
     lines = [line for line in out.getvalue().splitlines() if "MountainCar" in line or "Pendulum" in line]
     assert len(lines) == 3

@@ -189,8 +189,6 @@ def test_what_is_no_shaper_is_refused() -> None:
         make_shaper({"name": "rnd", "retention": 0.5})
     with pytest.raises(TypeError, match=r"an object with the methods of sasr\.RewardShaper"):
         make_shaper(SASR)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="drop it"):
-        make_model("PPO", **shaped_rollouts({"name": "rnd", "separate_stream": True}))
     with pytest.raises(ValueError, match="no policy to ask"):
         ShapedReplayBuffer(100, box(2), box(1), device="cpu", shaper="relara")
 
@@ -263,6 +261,18 @@ def test_hindsight_relabels_first_and_shapes_then() -> None:
     assert torch.equal(goals, expected.observations["desired_goal"].float())
     stored_goal = ours.observations["desired_goal"][0, 0]
     assert not (goals == torch.as_tensor(stored_goal)).all(), "no goal was relabelled"
+
+
+def test_hindsight_says_which_relabelled_steps_are_successes() -> None:
+    # Bits are flipped until the goal is there, which ends the episode: rewards are −1, and 0 at the goal.
+    model = hindsight("paper").learn(60)
+    buffer = model.replay_buffer
+    buffer.sample(200)
+    reward, success = buffer.last_batch.reward[0], buffer.last_batch.success[0]
+    ended = buffer.last_batch.terminated[0]
+    assert torch.equal(success, ended & (reward == 0.0))
+    assert success.any()
+    assert ((reward == 0.0) & ~success).any(), "no goal was relabelled"
 
 
 def test_a_saved_hindsight_buffer_loads_with_its_environment(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 import sasr
 from sasr import api
 from sasr.logs import console as view
 from sasr.logs.console import ConsoleView, sparkline
 from sasr.logs.recorders import EPISODES, RecentEpisodes
+from sasr.terminal import Terminal
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
 from tests.conftest import settings
@@ -42,7 +42,7 @@ def begun(
     folder: Path, *, terminal: bool = False, steps: int = 0, total: int = 10_000
 ) -> tuple[ConsoleView, io.StringIO]:
     out = io.StringIO()
-    shown = ConsoleView(folder, console=Console(file=out, force_terminal=terminal, width=110, color_system=None))
+    shown = ConsoleView(folder, console=Terminal(file=out, force_terminal=terminal, width=110, color_system=None))
     trainer: Any = SimpleNamespace(
         config=settings(steps=total, log_every=1000),
         loop=SimpleNamespace(steps=steps),
@@ -137,10 +137,9 @@ def test_a_resumed_run_shows_what_was_before(trained: sasr.Run, clock: Clock) ->
     assert shown.recent.means()["ep_rew_mean"].tolist() == pytest.approx(np.mean(returns, axis=1).tolist())
 
 
-def test_a_run_in_plain_mode_ends_with_its_last_step(tmp_path: Path) -> None:
-    out = io.StringIO()
-    api.start(settings(steps=60, eval_every=30), out=tmp_path / "run", console=Console(file=out), events=False)
-    lines = out.getvalue().splitlines()
+def test_a_run_in_plain_mode_ends_with_its_last_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    api.start(settings(steps=60, eval_every=30), out=tmp_path / "run", progress=True, events=False)
+    lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("step 60/60 (100%) | evaluation -")
 
 

@@ -19,11 +19,11 @@ import sasr
 from sasr import api
 from sasr.logs.plots import MAPS_DATA, read_maps
 from sasr.logs.recorders import Recorders
-from sasr.training.trainer import Silent
+from sasr.training.trainer import Recorder
 from tests.conftest import settings
 
 
-class Told(Silent):
+class Told(Recorder):
     """Keeps notices."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Told(Silent):
 
 
 class Failing:
-    """Fails whatever it is asked."""
+    """Fails whatever is called."""
 
     def __getattr__(self, name: str) -> Any:
         def fail(*what: object) -> None:
@@ -75,8 +75,9 @@ def test_a_recorder_that_fails_is_told_once_and_the_others_go_on(order: tuple[st
 
 
 def test_a_run_that_cannot_keep_its_metrics_does_not_go_on() -> None:
+    failing: Any = Failing()
     with pytest.raises(OSError, match="No space left"):
-        all_of_it(Recorders({"metrics": Failing(), "other": Told()}))
+        all_of_it(Recorders({"metrics": failing, "other": Told()}))
 
 
 FULL_DISK = """

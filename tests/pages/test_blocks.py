@@ -94,6 +94,7 @@ def test_a_result_whose_seeds_have_not_begun_is_shown_as_missing(store: Path) ->
     for plan, method in (("compare", DEFAULT), ("default", "raw kernel"), ("ablation-bandwidth", "h=0.01")):
         write_result(replace(make_result("MountainCar", method), seeds=()), store / plan)
     write_result(make_result("MountainCar", "h=0.1"), store / "ablation-bandwidth")
+    write_result(make_result("MountainCar", "start"), store / "default")
     for block, row in (("table: final MountainCar", f"{DEFAULT}\\*"), ("table: default MountainCar", "raw kernel\\*")):
         cells = table_row(text_of(store, block), row)
         assert (cells["seeds"], cells["final, mean ± s.e."]) == ("0", "–")

@@ -77,7 +77,9 @@ def test_a_change_is_drawn_beside_what_it_changes_as_far_as_both_go(grid: Collec
 
 def test_chances_stand_at_their_tasks_and_are_coloured_where_seeds_tell_the_two_apart() -> None:
     level, ahead, behind = Estimate(0.5, 0.3, 0.7), Estimate(0.9, 0.6, 1.0), Estimate(0.2, 0.1, 0.4)
-    figure = pictures.chances({"first": {"AntStand": level, "AntFar": ahead}, "second": {"AntFar": behind}})
+    figure = pictures.chances(
+        {"first": {"AntStand": level, "AntFar": ahead}, "second": {"AntFar": behind}}, ["AntStand", "AntFar"]
+    )
     assert figure.get_suptitle()
     assert "no difference" in [text.get_text() for text in figure.legends[0].get_texts()]
     first, second = figure.axes

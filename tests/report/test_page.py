@@ -111,9 +111,9 @@ def test_long_and_ragged_curves_are_drawn_on_200_points(tmp_path: Path) -> None:
     result = make_result(seeds=3)
     seeds = [make_result(points=150 + 7 * at, first_seed=at, seeds=1).seeds[0] for at in range(3)]
     page = write_page(Collection([type(result)(task="t", method="sasr", seeds=tuple(seeds))]), tmp_path / "report.html")
-    (cell,) = data_of(page)["cells"]
-    assert len(base64.b64decode(cell["steps"])) == 4 * 200
-    assert len(base64.b64decode(cell["returns"])) == 2 * 3 * 200
+    (result,) = data_of(page)["results"]
+    assert len(base64.b64decode(result["steps"])) == 4 * 200
+    assert len(base64.b64decode(result["returns"])) == 2 * 3 * 200
 
 
 def test_small_films_are_embedded_and_large_ones_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +140,6 @@ def test_what_was_found_is_all_in_the_page(tmp_path: Path) -> None:
     write_result(make_result(method="sasr", planned=(0, 1, 2, 9)), tmp_path)
     (tmp_path / "newer.json").write_text(json.dumps(make_result(method="sac").to_json() | {"version": 2}))
     data = data_of(write_page(collect(tmp_path), tmp_path / "report.html"))
-    assert data["cells"][0]["gaps"] == ["seed 9 not run"]
+    assert data["results"][0]["gaps"] == ["seed 9 not run"]
     assert "version 2" in data["problems"][0]["text"]
-    assert data["cells"][0]["command"].startswith("sasr compare --tasks AntStand")
+    assert data["results"][0]["command"].startswith("sasr compare --tasks AntStand")

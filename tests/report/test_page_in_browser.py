@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,38 +21,25 @@ from sasr.report.store import Result, write_result
 from .synthetic import add_maps, make_result, make_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package: pip install playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
-]
+pytestmark = pytest.mark.browser
 
 TASKS, METHODS = ("AntFar", "AntStand", "MountainCar"), ("sasr", "rnd", "sac")
 LEVELS = {"sasr": 90.0, "rnd": 60.0, "sac": 20.0}
 WIDE, NARROW = (1280, 900), (400, 800)
 
 
-def cell(task: str, method: str) -> Result:
+def result_of(task: str, method: str) -> Result:
     took = 7_200.0 if method == "sasr" else 3_600.0
     return make_result(task, method, level=LEVELS[method] + len(task), wall_seconds=took, points=30)
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        # Chromium's sandbox refuses to run as root, as containers do.
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else [])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three tasks × three methods, one cell missing, one incomplete, one with a NaN; a run with a map; a bad file."""
+    """Three tasks × three methods, one result missing, one incomplete, one with a NaN; a run with a map; a bad file."""
     place = tmp_path_factory.mktemp("grid")
     for task in TASKS:
         for method in METHODS:
-            result = cell(task, method)
+            result = result_of(task, method)
             if (task, method) == ("AntFar", "rnd"):
                 continue
             if (task, method) == ("AntStand", "sac"):
@@ -182,7 +167,7 @@ def column(page: Any, table: str, index: int) -> list[str]:
 
 
 def test_lines_are_the_means_and_interquartile_means_of_the_seeds(page: Any) -> None:
-    steps, values = stats.aligned([(own.steps, own.returns) for own in cell("AntStand", "rnd").seeds])
+    steps, values = stats.aligned([(own.steps, own.returns) for own in result_of("AntStand", "rnd").seeds])
     rounding = (values.max() - values.min()) / 65_534
     line = traces(page, "AntStand")["rnd"]
     assert line["x"] == steps.tolist()
@@ -253,7 +238,7 @@ def test_axes_can_be_switched(page: Any) -> None:
     page.get_by_label("Up").select_option("success")
     settled(page)
     assert chart(page, "AntStand").locator(".plot").evaluate(axis) == ["log", "success rate"]
-    success = np.mean([own.success for own in cell("AntStand", "sasr").seeds], axis=0)
+    success = np.mean([own.success for own in result_of("AntStand", "sasr").seeds], axis=0)
     np.testing.assert_allclose(traces(page, "AntStand")["sasr"]["y"], success, atol=1 / 254)
     page.get_by_label("Across").select_option("hours")
     page.get_by_label("Up").select_option("normalised")
@@ -325,7 +310,7 @@ def test_tables_can_be_copied_as_markdown_latex_and_csv(page: Any) -> None:
 def test_the_exact_command_is_behind_every_figure(page: Any) -> None:
     figure = chart(page, "MountainCar")
     figure.get_by_text("Commands and machines").click()
-    command = cell("MountainCar", "sasr").command
+    command = result_of("MountainCar", "sasr").command
     playwright.expect(figure.locator("code").first).to_have_text(command)
     figure.get_by_role("button", name="copy").first.click()
     page.locator("#notes").get_by_role("button", name="copy").click()

@@ -11,7 +11,8 @@ import pytest
 
 import sasr
 from sasr.agents import SacConfig
-from sasr.report.read import collect, from_run, method_name, read_maps
+from sasr.logs.plots import read_maps
+from sasr.report.read import collect, from_run, method_name
 from sasr.report.store import write_result
 
 from .synthetic import add_maps, make_result, make_run

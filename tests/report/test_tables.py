@@ -36,11 +36,11 @@ def summary(grid: Collection) -> Summary:
 
 def test_a_cell_is_the_mean_and_standard_error_of_the_seeds(grid: Collection, summary: Summary) -> None:
     scores = np.array([np.mean(own.final) for own in grid.results[0].seeds])
-    cell = summary.statistics["AntStand", "sasr"]
-    assert cell.mean == pytest.approx(scores.mean())
-    assert cell.error == pytest.approx(scores.std(ddof=1) / math.sqrt(5))
-    assert cell.iqm.value == pytest.approx(float(interquartile_mean(scores)))
-    assert cell.iqm.low < cell.iqm.value < cell.iqm.high
+    statistics = summary.statistics["AntStand", "sasr"]
+    assert statistics.mean == pytest.approx(scores.mean())
+    assert statistics.error == pytest.approx(scores.std(ddof=1) / math.sqrt(5))
+    assert statistics.iqm.value == pytest.approx(float(interquartile_mean(scores)))
+    assert statistics.iqm.low < statistics.iqm.value < statistics.iqm.high
 
 
 def test_the_summary_depends_on_its_seed_alone(grid: Collection) -> None:
@@ -76,14 +76,14 @@ def test_areas_are_compared_up_to_the_shortest_plan() -> None:
 
 def test_the_final_table_has_the_papers_form(summary: Summary) -> None:
     table = tables.final_table(summary)
-    cell = summary.statistics["AntStand", "sasr"]
+    statistics = summary.statistics["AntStand", "sasr"]
     lines = table.to_markdown().splitlines()
     assert lines[2:4] == ["| task | sasr | sac |", "| --- | ---: | ---: |"]
-    assert f"| AntStand | **{cell.mean:.1f} ± {cell.error:.1f}** |" in lines[4]
-    assert rf"\textbf{{{cell.mean:.1f} $\pm$ {cell.error:.1f}}}" in table.to_latex()
+    assert f"| AntStand | **{statistics.mean:.1f} ± {statistics.error:.1f}** |" in lines[4]
+    assert rf"\textbf{{{statistics.mean:.1f} $\pm$ {statistics.error:.1f}}}" in table.to_latex()
     rows = list(csv.DictReader(io.StringIO(table.to_csv())))
-    assert float(rows[0]["sasr"]) == cell.mean
-    assert float(rows[0]["sasr error"]) == cell.error
+    assert float(rows[0]["sasr"]) == statistics.mean
+    assert float(rows[0]["sasr error"]) == statistics.error
 
 
 def test_what_is_incomplete_or_nan_is_marked_and_explained() -> None:

@@ -121,16 +121,6 @@ def test_a_module_from_outside_keeps_its_own_state_dict() -> None:
     assert not module.mean.any()
 
 
-def test_a_replay_buffer_is_refused_where_the_bonus_is_to_stay_apart() -> None:
-    class Apart(Smallest):
-        separate_stream = True
-
-    Apart().bind(Host(observation_space=box(2), action_space=box(1)))
-    host = Host(observation_space=box(2), action_space=box(1), replay=object())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="agent='ppo'"):
-        Apart().bind(host)
-
-
 @pytest.mark.parametrize("entry", ["obs", "next_obs", "reward"])
 def test_a_refused_entry_is_named_with_its_seed(entry: str) -> None:
     shaper = Smallest()

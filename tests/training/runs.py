@@ -17,7 +17,7 @@ from sasr.training import TrainConfig, Trainer
 from sasr.training.checkpoint import Checkpoint, newest
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
-from sasr.training.trainer import Silent
+from sasr.training.trainer import Recorder
 
 TINY = SacConfig(hidden=(8, 8), burn_in=30, batch_size=16)
 
@@ -115,7 +115,7 @@ class Ended(Trainer):
     state: dict[str, torch.Tensor]
 
 
-class Everything(Silent):
+class Everything(Recorder):
     """Keeps what it is told, and stops the run at some step as a signal would."""
 
     def __init__(self, stop_at: int | None = None, events: list[Any] | None = None) -> None:

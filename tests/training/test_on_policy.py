@@ -12,7 +12,6 @@ from sasr.agents import Ppo, PpoConfig
 from sasr.envs.population import Population
 from sasr.training import Loop, OnPolicy, TrainConfig, Trainer
 from sasr.training.fast import can_compile
-from sasr.training.on_policy import with_value_heads
 from tests.agents.walks import CONTINUOUS, SMALL, Novelty, Walk, go_on, make_learner
 
 TINY = PpoConfig(hidden=(16, 16), rollout=32, minibatches=4, epochs=2)
@@ -170,10 +169,13 @@ def test_compiled_updates_equal_plain_ones() -> None:
 
 
 def test_value_heads_follow_what_the_shaper_says_unless_they_are_set() -> None:
-    assert with_value_heads(TINY, Novelty()).value_heads == 2
-    assert with_value_heads(TINY, SASR()).value_heads == 1
-    assert with_value_heads(TINY, None).value_heads == 1
-    assert with_value_heads(replace(TINY, value_heads=1), Novelty()).value_heads == 1
+    for shaper, asked, heads in (("rnd", None, 2), ("rnd", 1, 1), ("sasr", None, 1), ("none", None, 1)):
+        own = replace(TINY, value_heads=asked)
+        config = TrainConfig(task="CartPole-v1", agent="ppo", steps=80, agent_config=own, shaper=shaper, workers=0)
+        with Trainer(config) as trainer:
+            assert trainer.learner.agent.config.value_heads == heads
+            if trainer.learner.shaper is not None:
+                assert trainer.learner.shaper.bound.separate_stream == (heads == 2)
 
 
 def test_a_run_is_made_from_its_settings_and_evaluates() -> None:

@@ -29,6 +29,8 @@ class OffPolicyAgent(CheckedModule, ABC):
 
     config: Any
     """The agent's settings; `batch_size`, `burn_in` and `n_step` are the training step's too."""
+    compilable: tuple[str, ...] = ()
+    """Names of methods that torch.compile may replace."""
 
     def __init__(self, host: Host) -> None:
         super().__init__()

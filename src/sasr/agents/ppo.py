@@ -7,7 +7,7 @@ summed over P, gradients are shortened per seed and all else is elementwise, so 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -124,10 +124,11 @@ class Ppo(CheckedModule):
 
     def __init__(self, host: Host, config: PpoConfig | None = None) -> None:
         super().__init__()
-        self.config = config = config or PpoConfig()
+        config = config or PpoConfig()
+        self.heads = config.value_heads or (2 if host.separate_stream else 1)
+        self.config = config = replace(config, value_heads=self.heads)
         self.members, self.device, self.discount = host.members, host.device, host.discount
         self.obs_shape = tuple(host.observation_space.shape or ())
-        self.heads = config.value_heads or 1
         self.rows = config.rollout // host.envs
         self.batch_size = self.rows * host.envs // config.minibatches
         if self.batch_size < 2:

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from sasr.agents.bonus_critic import make_sac, make_sac_discrete
 from sasr.agents.ppo import Ppo, PpoConfig
-from sasr.agents.sac import Sac
 from sasr.agents.sac_config import SacConfig
-from sasr.agents.sac_discrete import SacDiscrete, SacDiscreteConfig
+from sasr.agents.sac_discrete import SacDiscreteConfig
 from sasr.agents.td3 import Td3, Td3Config
 from sasr.errors import unknown_name
 
@@ -23,6 +23,8 @@ class AgentKind(NamedTuple):
     config: type[Any]
     on_policy: bool = False
     """Learns from its newest steps alone, and needs no replay buffer."""
+    separates: bool = False
+    """Can keep a bonus apart from the reward, as a return of its own; else it is part of the reward."""
     preset: Callable[..., Any] | None = None
     """Makes its settings where they are not those of `config`."""
 
@@ -32,11 +34,11 @@ class AgentKind(NamedTuple):
 
 
 AGENTS: dict[str, AgentKind] = {
-    "sac": AgentKind(Sac, SacConfig),
-    "sac-paper": AgentKind(Sac, SacConfig, preset=SacConfig.paper),
+    "sac": AgentKind(make_sac, SacConfig, separates=True),
+    "sac-paper": AgentKind(make_sac, SacConfig, separates=True, preset=SacConfig.paper),
     "td3": AgentKind(Td3, Td3Config),
-    "sac_discrete": AgentKind(SacDiscrete, SacDiscreteConfig),
-    "ppo": AgentKind(Ppo, PpoConfig, on_policy=True),
+    "sac_discrete": AgentKind(make_sac_discrete, SacDiscreteConfig, separates=True),
+    "ppo": AgentKind(Ppo, PpoConfig, on_policy=True, separates=True),
 }
 
 

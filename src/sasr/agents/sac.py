@@ -32,9 +32,6 @@ class UpdateNoise(NamedTuple):
     actor: Tensor  # (policy_frequency, P, B, A) for each of the actor's inner updates
 
 
-# ------------------------------------------------------------------ networks
-
-
 class Actor(Bounded):
     """The squashed Gaussian policy: a = tanh(u)·scale + middle, u ~ N(μ(s), σ(s)²)."""
 
@@ -79,7 +76,7 @@ class Sac(OffPolicyAgent):
     """
 
     log_alpha: Tensor  # (P,)
-    compilable = ("next_value", "critic_loss", "actor_loss", "update_targets", "explore")
+    compilable: tuple[str, ...] = ("next_value", "critic_loss", "actor_loss", "update_targets", "explore")
 
     def __init__(self, host: Host, config: SacConfig | None = None) -> None:
         super().__init__(host)
@@ -87,12 +84,10 @@ class Sac(OffPolicyAgent):
         self.action_space = space = continuous_actions(host.action_space, "SAC")
         self.obs_width, self.action_width = state_width(host.observation_space), action_width(space)
         self.target_entropy = -float(self.action_width) if config.target_entropy is None else config.target_entropy
-
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.actor = Actor(self.obs_width, space, config, init, host.device)
-        self.critic = TwinCritic(
-            self.obs_width + self.action_width, config.hidden, init, host.device, norm=config.critic_norm
-        )
+        self.inputs = self.obs_width + self.action_width
+        self.critic = TwinCritic(self.inputs, config.hidden, init, host.device, norm=config.critic_norm)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.zeros(host.members, device=host.device))
         self.normaliser: RunningNormaliser | None = None
@@ -169,12 +164,17 @@ class Sac(OffPolicyAgent):
         """The actor's loss, summed over P; the gradient of α·(entropy − target) by log α; figures (P,)."""
         obs = self._observed(batch.obs)
         action, log_prob = self.actor.sample(obs, noise)
-        value = self.critic(obs, action, frozen=True).amin(0)
+        value = self.climbed_value(obs, action)
         alpha = self.log_alpha.detach().exp()
         loss = (alpha[:, None] * log_prob - value).mean(-1)
         entropy = -log_prob.detach().mean(-1)
         slope = alpha * (entropy - self.target_entropy)
         return loss.sum(), slope, {"actor_loss": loss.detach(), "entropy": entropy, "alpha": alpha}
+
+    def climbed_value(self, obs: Tensor, action: Tensor) -> Tensor:
+        """What the actor climbs, (P, B); the gradient goes to the actions alone."""
+        value: Tensor = self.critic(obs, action, frozen=True).amin(0)
+        return value
 
     def _observed(self, obs: Tensor) -> Tensor:
         """Observations (P, B, *obs_shape) as the networks take them, (P, B, k)."""

@@ -117,7 +117,7 @@ class SacDiscrete(OffPolicyAgent):
     """
 
     log_alpha: Tensor  # (P,)
-    compilable = ("bootstrap", "critic_loss", "actor_loss", "update_targets")
+    compilable: tuple[str, ...] = ("bootstrap", "critic_loss", "actor_loss", "update_targets")
 
     def __init__(self, host: Host, config: SacDiscreteConfig | None = None) -> None:
         super().__init__(host)
@@ -158,11 +158,15 @@ class SacDiscrete(OffPolicyAgent):
 
     def critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Squared errors of both critics, summed over P, and figures (P,)."""
-        taken = (batch.action.long() - self.start).expand(2, -1, -1).unsqueeze(-1)
-        values = self.critic(batch.obs).gather(-1, taken).squeeze(-1)
+        values = self.of_taken(self.critic(batch.obs), batch)
         target = batch.reward + bonus + bootstrap
         loss = (values - target).square().mean(-1).sum(0)
         return loss.sum(), {"critic_loss": loss.detach(), "q_mean": values.detach().mean((0, 2))}
+
+    def of_taken(self, values: Tensor, batch: Batch) -> Tensor:
+        """Values (2, P, B) of the actions that were taken, out of those of all actions (2, P, B, A)."""
+        taken = (batch.action.long() - self.start).expand(2, -1, -1).unsqueeze(-1)
+        return values.gather(-1, taken).squeeze(-1)
 
     @torch.no_grad()
     def bootstrap(self, batch: Batch, noise: None = None) -> Tensor:
@@ -187,11 +191,16 @@ class SacDiscrete(OffPolicyAgent):
         """What the actor lowers, and its entropy, each (P,)."""
         log_prob = self.log_policy(batch.obs)
         with torch.no_grad():
-            values = self.critic(batch.obs).amin(0)
+            values = self.climbed_values(batch.obs)
             alpha = self.log_alpha.exp()[:, None, None]
         prob = log_prob.exp()
         # Summed over actions: a mean over them, as some have it, would divide the step by |A| for nothing.
         return (prob * (alpha * log_prob - values)).sum(-1).mean(-1), -(prob * log_prob).sum(-1).mean(-1)
+
+    def climbed_values(self, obs: Tensor) -> Tensor:
+        """What the actor climbs, for every action, (P, B, A)."""
+        values: Tensor = self.critic(obs).amin(0)
+        return values
 
     def log_policy(self, obs: Tensor) -> Tensor:
         """Log probabilities (P, B, A) of all actions."""

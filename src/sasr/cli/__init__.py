@@ -128,14 +128,14 @@ def _show_help() -> None:
 def _show_warning(message: Warning | str, category: type[Warning], *place: object, **also: object) -> None:
     """Print a warning on one line, without the place in the code and without control characters."""
     line = " ".join(str(message).splitlines())[:_LONGEST]
-    Terminal(stderr=True).print(Text.assemble(("sasr: note:", "yellow"), f" {line}"), soft_wrap=True)
+    Terminal(stderr=True).print_line(Text.assemble(("sasr: note:", "yellow"), f" {line}"))
 
 
 def _fail(error: Exception, *, debug: bool) -> NoReturn:
     console = Terminal(stderr=True)
     if debug:
-        console.print("".join(traceback.format_exception(error)), highlight=False, markup=False, soft_wrap=True)
-    console.print(Text.assemble(("sasr:", "bold red"), f" {_in_one_line(error)}"), soft_wrap=True)
+        console.print_line("".join(traceback.format_exception(error)))
+    console.print_line(Text.assemble(("sasr:", "bold red"), f" {_in_one_line(error)}"))
     sys.exit(2)
 
 

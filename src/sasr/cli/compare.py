@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
 from sasr.cli.compare_estimate import once_per_class, print_estimate
 from sasr.cli.compare_results import save_results, write_complete
@@ -34,132 +34,142 @@ from sasr.report.store import check_store, slug
 from sasr.settings import MOST_SEEDS, choose_device
 from sasr.terminal import Terminal
 
-_SETTINGS = ("environments", "max_episode_steps", "eval_every", "eval_episodes", "checkpoint_minutes", "log_states")
+_SETTINGS = (
+    "environments",
+    "max_episode_steps",
+    "eval_every",
+    "eval_episodes",
+    "checkpoint_minutes",
+    "log_states",
+)
 if TYPE_CHECKING:
     RunFlags = Any
 else:
     RunFlags = Annotated[run_flags(_SETTINGS, all_optional=True), tyro.conf.arg(name="")]
 
 
-def compare(
-    suite: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")] = "",
-    *,
-    plan: Path | None = None,
-    tasks: str = "",
-    methods: str = "",
-    seeds: str = "",
-    steps: int | None = None,
-    out: Path = Path("grid"),
-    on: Where = "pool",
-    address: str | None = None,
-    jobs: int | None = None,
-    threads: int | None = None,
-    gpus: float | None = None,
-    population: int | None = None,
-    device: str = "auto",
-    final_episodes: int = FINAL_EPISODES,
-    set: Annotated[tyro.conf.UseAppendAction[list[str]], tyro.conf.arg(metavar="agent.NAME=VALUE")] = [],  # noqa: B006
-    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
-    save: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
-    save_stopped: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
-    results: Path | None = None,
-    tensorboard: bool = True,
-    track: str = "",
-    settings: RunFlags,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """The flags of the command."""
+
+    suite: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")] = ""
+    """A suite that comes with sasr: table1, ablation-bandwidth, …; docs/experiments.md lists them."""
+    plan: Path | None = None
+    """A plan file in TOML, in place of a suite."""
+    tasks: str = ""
+    """Tasks or Gymnasium ids, separated by commas; of a suite or a plan, the tasks to run."""
+    methods: str = ""
+    """Methods, separated by commas: sasr, sasr-paper, sasr-authors, sac, td3, ppo, noisynet, rnd-ppo, drnd-ppo
+    or any shaper. A name with a comma goes in double quotes."""
+    seeds: str = ""
+    """Number of seeds, or a list with commas: 3,5,8, or 7, for seed 7 alone."""
+    steps: int | None = None
+    """Environment steps of each seed; None takes the task's default."""
+    out: Path = Path("grid")
+    """Folder of the grid, with its runs in runs/ and the output of their processes in logs/."""
+    on: Where = "pool"
+    """Where to train: pool (processes on this machine), inline (this process) or ray (a cluster)."""
+    address: str | None = None
+    """Address of a Ray cluster, HOST:PORT or auto; None starts Ray on this machine."""
+    jobs: int | None = None
+    """Runs at a time in a pool; None allows as many as cores and memory do."""
+    threads: int | None = None
+    """CPU threads of each run; None shares this machine's cores among the runs, and is 1 on Ray."""
+    gpus: float | None = None
+    """GPUs of each run on Ray, may be a fraction; None is 1 with --device cuda, otherwise 0."""
+    population: int | None = None
+    """Maximum number of seeds in one process; None allows as many as fit into memory, and on CPUs splits them
+    so that no core is idle."""
+    device: str = "auto"
+    """cpu, cuda or cuda:1; auto uses CUDA if it is available."""
+    final_episodes: int = FINAL_EPISODES
+    """Episodes of each seed in the final evaluation."""
+    set: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="agent.NAME=VALUE")] = ()
+    """A setting of all agents, shapers or tasks, such as agent.hidden=64,64; may be repeated."""
+    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the runs with estimates of time and memory from a short trial, and train nothing."""
+    save: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Write the results into a results store."""
+    save_stopped: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Also write the results of stopped runs, up to the last step that all seeds of a method reached."""
+    results: Path | None = None
+    """Folder of the results store; None is results/. Files go into PLAN/TASK/ there."""
+    tensorboard: bool = True
+    """Write TensorBoard events into the runs' folders."""
+    track: str = ""
+    """Also log to a service: wandb, which respects WANDB_MODE=offline."""
+
+    @property
+    def store(self) -> Path | None:
+        """The folder for the results in the store; None if they are not saved."""
+        if not (self.save or self.save_stopped):
+            return None
+        name = self.suite or "compare"
+        if self.plan:
+            name = slug(self.plan.stem)
+        return (self.results or Path("results")) / name
+
+
+def compare(flags: Annotated[Flags, tyro.conf.arg(name="")], settings: RunFlags) -> None:
     """Train every method on every task; the same command again resumes what was interrupted.
 
     The exit code is 1 if a run failed, and 130 if one was stopped.
-
-    Args:
-        suite: A suite that comes with sasr: table1, ablation-bandwidth, …; docs/experiments.md lists them.
-        plan: A plan file in TOML, in place of a suite.
-        tasks: Tasks or Gymnasium ids, separated by commas; of a suite or a plan, the tasks to run.
-        methods: Methods, separated by commas: sasr, sasr-paper, sasr-authors, sac, td3, ppo, noisynet,
-            rnd-ppo, drnd-ppo or any shaper. A name with a comma goes in double quotes.
-        seeds: Number of seeds, or a list with commas: 3,5,8, or 7, for seed 7 alone.
-        steps: Environment steps of each seed; None takes the task's default.
-        out: Folder of the grid, with its runs in cells/ and the output of their processes in logs/.
-        on: Where to train: pool (processes on this machine), inline (this process) or ray (a cluster).
-        address: Address of a Ray cluster, HOST:PORT or auto; None starts Ray on this machine.
-        jobs: Runs at a time in a pool; None allows as many as cores and memory do.
-        threads: CPU threads of each run; None shares this machine's cores among the runs, and is 1 on Ray.
-        gpus: GPUs of each run on Ray, may be a fraction; None is 1 with --device cuda, otherwise 0.
-        population: Maximum number of seeds in one process; None allows as many as fit into memory, and on CPUs splits
-            them so that no core is idle.
-        device: cpu, cuda or cuda:1; auto uses CUDA if it is available.
-        final_episodes: Episodes of each seed in the final evaluation.
-        set: A setting of all agents, shapers or tasks, such as agent.hidden=64,64; may be repeated.
-        dry_run: Print the runs with estimates of time and memory from a short trial, and train nothing.
-        save: Write the results into a results store.
-        save_stopped: Also write the results of stopped runs, up to the last step that all seeds of a method reached.
-        results: Folder of the results store; None is results/. Files go into PLAN/TASK/ there.
-        tensorboard: Write TensorBoard events into the runs' folders.
-        track: Also log to a service: wandb, which respects WANDB_MODE=offline.
-        settings: Settings of all runs, flags with the help that `TrainConfig` gives them.
     """
     console = Terminal()
-    _check_runner(on, address=address, gpus=gpus, jobs=jobs)
-    if results is not None and not (save or save_stopped):
-        raise ValueError(f"--results {results} needs --save; add it, or leave --results out")
-    if final_episodes > MOST_EPISODES:
-        raise ValueError(f"--final-episodes {final_episodes} must be at most {MOST_EPISODES:,}")
-    _check_counts(final_episodes=final_episodes, jobs=jobs, threads=threads, population=population, steps=steps)
-    if on != "ray":  # whose nodes may have GPUs that this machine lacks
-        choose_device(device)
-    if track:
-        wandb.check(track)
+    _check(flags)
+    choice = Choice(
+        tasks=_names(flags.tasks), methods=_names(flags.methods), seeds=_seeds(flags.seeds), steps=flags.steps
+    )
+    given = {name: value for name, value in vars(settings).items() if value is not None}
+    runs = changed(_plan(flags, choice).runs, **split_settings(flags.set), settings=given)
+    runner: Runner | None = None
+    if flags.on == "ray":
+        runner = OnRay(address=flags.address, gpus=_gpus(flags))
+    resources = Resources(
+        on=flags.on,
+        jobs=flags.jobs,
+        threads=flags.threads,
+        population=flags.population,
+        memories=memories_of(flags.device),
+    )
 
-    choice = Choice(tasks=_names(tasks), methods=_names(methods), seeds=_seeds(seeds), steps=steps)
-    runs = _with_flags(_plan(suite, plan, choice).runs, set, vars(settings))
-    cluster = OnRay(address=address, gpus=_gpus(gpus, device)) if on == "ray" else None
-    store_root = results or Path("results")
-    store: Path | None = None
-    if save or save_stopped:
-        store = store_root / _store_folder(suite, plan)
-
-    resources = Resources(on=on, jobs=jobs, threads=threads, population=population, memories=memories_of(device))
-    left = [run for run in runs if not is_done(Job(run=run, out=out))]
+    left = [run for run in runs if not is_done(Job(run=run, out=flags.out))]
     trials: dict[str, Trial] = {}
-    if dry_run:
-        trial_threads = resources.threads_of(runs)
-        trials, cannot_act = once_per_class(
-            left, lambda run: try_out(run, device=device, threads=trial_threads), console, title="trying"
-        )
+    if flags.dry_run:
+        try_run = partial(try_out, device=flags.device, threads=resources.threads_of(runs))
+        trials, cannot_act = once_per_class(left, try_run, console, title="trying")
         footprints = {digest: trial.footprint for digest, trial in trials.items()}
     else:
         footprints, cannot_act = once_per_class(left, examine, console, title="checking")
     runnable = Plan(tuple(_without(cannot_act, runs, choice, console)))
-    if not dry_run:
-        check_writable(out)
-        if store is not None:
-            check_store(store_root)
+    if not flags.dry_run:
+        check_writable(flags.out)
+        if flags.store is not None:
+            check_store(flags.store.parent)
 
     # Runs that were started before keep their seeds on any machine: split differently, they would start over.
-    parts = runnable.split(resources.most_seeds(runnable, footprints), begun(out))
+    parts = runnable.split(resources.most_seeds(runnable, footprints), begun(flags.out))
     share = resources.shared(len(parts.runs))
-    todo = _jobs(
-        parts, share, footprints, out=out, device=device, final_episodes=final_episodes, events=tensorboard, track=track
-    )
-    if dry_run:
-        print_estimate(todo, trials, share.at_once, console)
+    jobs = _jobs(parts, share, footprints, flags)
+    if flags.dry_run:
+        print_estimate(jobs, trials, share.at_once, console)
         return
-    write_plan(parts, out)
-    if cluster is not None:
-        console.print(Text(cluster.exposure), soft_wrap=True)
-    run_grid(Grid(todo), cluster or resources.runner(share), out, console, store, save_stopped=save_stopped)
+    write_plan(parts, flags.out)
+    if isinstance(runner, OnRay):
+        console.print_line(runner.exposure)
+    run_grid(Grid(jobs), runner or resources.runner(share), flags, console)
 
 
 # ------------------------------------------------------------------ the plan
 
 
-def _plan(suite: str, plan: Path | None, choice: Choice) -> Plan:
-    if suite and plan:
-        raise ValueError(f"both a suite ({suite}) and --plan {plan} are given; use one of them")
-    if suite:
-        return read_suite(suite, choice)
-    if plan:
-        return read_plan(plan, choice)
+def _plan(flags: Flags, choice: Choice) -> Plan:
+    if flags.suite and flags.plan:
+        raise ValueError(f"both a suite ({flags.suite}) and --plan {flags.plan} are given; use one of them")
+    if flags.suite:
+        return read_suite(flags.suite, choice)
+    if flags.plan:
+        return read_plan(flags.plan, choice)
     if not choice.tasks or not choice.methods:
         missing = "methods" if choice.tasks else "tasks"
         raise ValueError(
@@ -168,13 +178,8 @@ def _plan(suite: str, plan: Path | None, choice: Choice) -> Plan:
     return Plan(tuple(grid(choice.tasks, choice.methods, seeds=choice.seeds or 1, steps=choice.steps)))
 
 
-def _with_flags(runs: Iterable[GridRun], set_texts: list[str], flags: Mapping[str, Any]) -> list[GridRun]:
-    settings = {name: value for name, value in flags.items() if value is not None}
-    return changed(runs, **split_settings(set_texts), settings=settings)
-
-
 def _without(
-    cannot_act: Mapping[str, ActionSpaceError], runs: Sequence[GridRun], choice: Choice, console: Console
+    cannot_act: Mapping[str, ActionSpaceError], runs: Sequence[GridRun], choice: Choice, console: Terminal
 ) -> list[GridRun]:
     """The runs whose agents can act; prints a line for each of the others.
 
@@ -189,26 +194,33 @@ def _without(
         line = f"{run.method.name} on {run.task}: {error}"
         if not runnable or (choice.methods and run.method.name not in methods):
             raise ValueError(line)
-        console.print(Text(f"skipped: {line}", "yellow"), soft_wrap=True)
+        console.print_line(f"skipped: {line}", "yellow")
     return runnable
 
 
-def _jobs(plan: Plan, share: Share, footprints: Mapping[str, Footprint], **common: Any) -> list[Job]:
-    """A job for each run; `common` are fields of all of them."""
-    common |= {"threads": share.threads, "command": command_line(), "commit": commit_here()}
+def _jobs(plan: Plan, share: Share, footprints: Mapping[str, Footprint], flags: Flags) -> list[Job]:
+    """A job for each run."""
+    command, commit = command_line(), commit_here()
     jobs = []
     for run in plan.runs:
-        footprint = footprints.get(run.settings_digest)  # None for runs that are done
-        memory = footprint.of(run) if footprint else 0
-        jobs.append(Job(run=run, memory=memory, workers=share.workers_of(run), **common))
+        memory = 0
+        if run.settings_digest in footprints:  # runs that are done have none
+            memory = footprints[run.settings_digest].of(run)
+        job = Job(
+            run=run,
+            out=flags.out,
+            device=flags.device,
+            workers=share.workers_of(run),
+            threads=share.threads,
+            final_episodes=flags.final_episodes,
+            events=flags.tensorboard,
+            track=flags.track,
+            command=command,
+            commit=commit,
+            memory=memory,
+        )
+        jobs.append(job)
     return jobs
-
-
-def _store_folder(suite: str, plan: Path | None) -> str:
-    """The folder in a store for the results of a suite or plan."""
-    if plan:
-        return slug(plan.stem)
-    return suite or "compare"
 
 
 # ------------------------------------------------------------------ the flags
@@ -237,68 +249,71 @@ def _seeds(text: str) -> int | list[int] | None:
     return numbers[0]
 
 
-def _check_runner(on: Where, **flags: object) -> None:
-    """Refuse flags that only another runner has."""
+def _check(flags: Flags) -> None:
+    """Refuse impossible values, and flags without effect."""
     for name, runner in (("address", "ray"), ("gpus", "ray"), ("jobs", "pool")):
-        if flags[name] is not None and on != runner:
-            raise ValueError(f"--{name} {flags[name]} needs --on {runner}, not {on}; add it, or leave --{name} out")
-
-
-def _check_counts(**flags: int | None) -> None:
-    for name, number in flags.items():
+        value = getattr(flags, name)
+        if value is not None and flags.on != runner:
+            raise ValueError(f"--{name} {value} needs --on {runner}, not {flags.on}; add it, or leave --{name} out")
+    if flags.results is not None and flags.store is None:
+        raise ValueError(f"--results {flags.results} needs --save; add it, or leave --results out")
+    if flags.final_episodes > MOST_EPISODES:
+        raise ValueError(f"--final-episodes {flags.final_episodes} must be at most {MOST_EPISODES:,}")
+    for name in ("final_episodes", "jobs", "threads", "population", "steps"):
+        number = getattr(flags, name)
         if number is not None and number < 1:
             raise ValueError(f"--{name.replace('_', '-')} {number} must be at least 1")
+    if flags.on != "ray":  # whose nodes may have GPUs that this machine lacks
+        choose_device(flags.device)
+    if flags.track:
+        wandb.check(flags.track)
 
 
-def _gpus(flag: float | None, device: str) -> float:
-    if flag is None:
-        return float(device.startswith("cuda"))
-    if flag < 0:
-        raise ValueError(f"--gpus {flag:g} must not be negative")
-    return flag
+def _gpus(flags: Flags) -> float:
+    if flags.gpus is None:
+        return float(flags.device.startswith("cuda"))
+    if flags.gpus < 0:
+        raise ValueError(f"--gpus {flags.gpus:g} must not be negative")
+    return flags.gpus
 
 
 # ------------------------------------------------------------------ the run
 
 
-def run_grid(
-    grid: Grid, runner: Runner, out: Path, console: Console, results: Path | None, *, save_stopped: bool = False
-) -> None:
+def run_grid(grid: Grid, runner: Runner, flags: Flags, console: Terminal) -> None:
     """Run what is left, save what is done, and exit with 1 or 130 if a run failed or was stopped."""
+    store = flags.store
     if grid.left:
         runner.check(grid.left)
     before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         with GridView(grid, console) as view:
-            if results is not None:
-                grid.on_change = lambda status: _show_and_save(grid, view, status, results)
+            if store is not None:
+                grid.on_change = partial(_show_and_save, grid, view, store)
             grid.run(runner)
     finally:
         signal.signal(signal.SIGTERM, before)
 
-    def print_line(line: str, style: str = "") -> None:
-        console.print(Text(line, style), soft_wrap=True)
-
     done, failed, stopped = grid.of("done"), grid.of("failed"), grid.of("stopped")
-    print_line(f"{len(done)} of {len(grid.statuses)} runs done: {out}")
+    console.print_line(f"{len(done)} of {len(grid.statuses)} runs done: {flags.out}")
     for status in failed:
-        print_line(f"failed: {status.job.run}: {status.reason}; log: {status.job.log}", "bold red")
-    if results is not None:
-        save_results(grid, results, console, save_stopped)
+        console.print_line(f"failed: {status.job.run}: {status.reason}; log: {status.job.log}", "bold red")
+    if store is not None:
+        save_results(grid, store, console, flags.save_stopped)
     if stopped:
-        print_line(f"{len(stopped)} runs were stopped; the same command resumes them", "yellow")
+        console.print_line(f"{len(stopped)} runs were stopped; the same command resumes them", "yellow")
     if done:
-        print_line(f"sasr report {out}")
+        console.print_line(f"sasr report {flags.out}")
     if failed:
         sys.exit(1)
     if stopped:
         sys.exit(130)
 
 
-def _show_and_save(grid: Grid, view: GridView, status: Status, results: Path) -> None:
+def _show_and_save(grid: Grid, view: GridView, store: Path, status: Status) -> None:
     """Save after every run: results survive even if the machine is lost before the last one."""
     if status.state == "done":
-        write_complete(grid, results)
+        write_complete(grid, store)
     view.show_change(status)
 
 

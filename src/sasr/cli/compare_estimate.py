@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from rich import box
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -17,12 +16,13 @@ from sasr.experiments.estimate import Trial, cost_class
 from sasr.experiments.job import Job, is_done
 from sasr.experiments.plan import GridRun, seeds_in_words
 from sasr.experiments.view import span
+from sasr.terminal import Terminal
 
 T = TypeVar("T")
 
 
 def once_per_class(
-    runs: Sequence[GridRun], examine: Callable[[GridRun], T], console: Console, *, title: str
+    runs: Sequence[GridRun], examine: Callable[[GridRun], T], console: Terminal, *, title: str
 ) -> tuple[dict[str, T], dict[str, ActionSpaceError]]:
     """Call `examine` for one run of each cost class; returns its results, and the errors of agents that cannot act.
 
@@ -34,7 +34,8 @@ def once_per_class(
             by_class.setdefault(cost_class(run), []).append(run)
     results: dict[str, T] = {}
     cannot_act: dict[str, ActionSpaceError] = {}
-    with _progress(console) as progress:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task(title, total=len(by_class))
         for alike in by_class.values():
             first = alike[0]
@@ -61,7 +62,7 @@ def _naming(run: GridRun) -> Iterator[None]:
         raise ValueError(f"{run.method.name} on {run.task}: {message}") from error
 
 
-def print_estimate(jobs: Sequence[Job], trials: Mapping[str, Trial], at_once: int, console: Console) -> None:
+def print_estimate(jobs: Sequence[Job], trials: Mapping[str, Trial], at_once: int, console: Terminal) -> None:
     """Print the jobs with the time and memory estimated from the trials."""
     table = Table(box=box.SIMPLE, pad_edge=False)
     # A run's id begins with its task and its method: columns for them would not fit a narrow terminal.
@@ -80,19 +81,7 @@ def print_estimate(jobs: Sequence[Job], trials: Mapping[str, Trial], at_once: in
         texts = (run.id, seeds_in_words(run.seeds).removeprefix("seeds "))
         table.add_row(*map(Text, (*texts, f"{run.steps:,}", time, memory)))
     console.print(table)
-    console.print(
-        f"{len(jobs)} runs, about {span(total)} one after the other, {span(total / at_once)} with {at_once} at a "
-        "time; estimated from short trials with one seed on this machine. Nothing was trained.",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        console=console,
-        transient=True,
+    console.print_line(
+        f"{len(jobs)} runs, about {span(total)} one after the other, {span(total / at_once)} with {at_once} "
+        "at a time; estimated from short trials with one seed on this machine. Nothing was trained."
     )

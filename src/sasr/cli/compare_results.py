@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text
-
 from sasr.experiments.grid import Grid, Status
 from sasr.experiments.plan import GridRun
 from sasr.report.read import from_run, is_run, with_unique_names
 from sasr.report.store import Result, cut_short, read_result, write_result
+from sasr.terminal import Terminal
 
 
-def save_results(grid: Grid, results: Path, console: Console, save_stopped: bool) -> None:
+def save_results(grid: Grid, results: Path, console: Terminal, save_stopped: bool) -> None:
     """Write every complete result, and with `save_stopped` the common part of those that were stopped."""
     for path in write_complete(grid, results):
-        console.print(Text(f"saved: {path}"), soft_wrap=True)
+        console.print_line(f"saved: {path}")
     for digest, run in _unfinished(grid).items():
         line = f"not saved: {run.method.name} on {run.task}, which is not complete"
         if save_stopped and (result := _common_part(grid, digest)):
             line = _save_stopped(result, run, results)
-        console.print(Text(line, "yellow"), soft_wrap=True)
+        console.print_line(line, "yellow")
 
 
 def write_complete(grid: Grid, results: Path) -> list[Path]:
@@ -33,8 +31,7 @@ def write_complete(grid: Grid, results: Path) -> list[Path]:
 
 
 def _results_of(statuses: Sequence[Status]) -> list[Result]:
-    jobs = [status.job for status in statuses]
-    return with_unique_names([from_run(job.folder) for job in jobs], [job.run.id for job in jobs])
+    return with_unique_names((from_run(status.job.folder), status.job.run.id) for status in statuses)
 
 
 def _unfinished(grid: Grid) -> dict[str, GridRun]:

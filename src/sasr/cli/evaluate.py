@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +10,9 @@ import tyro
 from rich import box
 from rich.progress import Progress
 from rich.table import Table
-from rich.text import Text
 
 from sasr.cli.options import AllowImport
-from sasr.final_evaluation import INSTALL, evaluate_policy, record_video, rows, write_evaluation
+from sasr.final_evaluation import evaluate_policy, need_video, record_video, rows, write_evaluation
 from sasr.logs.console import number
 from sasr.policy import load_policy
 from sasr.terminal import Terminal
@@ -43,14 +41,16 @@ def evaluate_run(
         workers: Processes that step the environments; None chooses by cost and cores.
         allow_import: Modules that the run's task may be imported from, though they are not installed.
     """
-    if video and not (importlib.util.find_spec("imageio") and importlib.util.find_spec("imageio_ffmpeg")):
-        raise ImportError(INSTALL)  # before the work, not after it
+    if video:
+        need_video()  # before the work, not after it
     console = Terminal()
     damaged: list[str] = []
     policy = load_policy(run, device=device, on_problem=lambda path, why: damaged.append(f"{path.name} ({why})"))
     if damaged:
-        line = f"older checkpoint: {', '.join(damaged)} can't be used; this is the one of step {policy.steps:,}"
-        console.print(Text(line, "yellow"), soft_wrap=True)
+        names = ", ".join(damaged)
+        console.print_line(
+            f"older checkpoint: {names} can't be used; this is the one of step {policy.steps:,}", "yellow"
+        )
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("evaluating", total=episodes * len(policy.seeds))
         result = evaluate_policy(
@@ -62,23 +62,18 @@ def evaluate_run(
             allow_import=allow_import,
             progress=lambda ended: progress.update(bar, completed=ended),
         )
-    console.print(
-        f"{run} at step {policy.steps:,}, {episodes} episodes a seed", highlight=False, markup=False, soft_wrap=True
-    )
+    console.print_line(f"{run} at step {policy.steps:,}, {episodes} episodes a seed")
     table = Table(box=box.SIMPLE)
     for column in ("", "return", "length", "success rate"):
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
     for row in rows(policy, result):
         table.add_row(row.name, _with_error(*row.ret), _with_error(*row.length), _with_error(*row.success, share=True))
     console.print(table)
-    written = [write_evaluation(policy, result, seed=seed, deterministic=deterministic)]
+    console.print_line(str(write_evaluation(policy, result, seed=seed, deterministic=deterministic)))
     if video:
         for index in range(len(policy.seeds)):
-            written.append(
-                record_video(policy, index=index, seed=seed, deterministic=deterministic, allow_import=allow_import)
-            )
-    for path in written:
-        console.print(str(path), highlight=False, markup=False, soft_wrap=True)
+            path = record_video(policy, index=index, seed=seed, deterministic=deterministic, allow_import=allow_import)
+            console.print_line(str(path))
 
 
 def _with_error(mean: float, error: float, *, share: bool = False) -> str:

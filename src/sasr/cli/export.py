@@ -31,8 +31,6 @@ def export(
     if push_to_hub_as:
         check_hub(push_to_hub_as)  # before the work, not after it
     console = Terminal()
-    places = [str(export_run(run, to))]
+    console.print_line(str(export_run(run, to)))
     if push_to_hub_as:
-        places.append(push_to_hub(to, push_to_hub_as, private=private))
-    for place in places:
-        console.print(place, highlight=False, markup=False, soft_wrap=True)
+        console.print_line(push_to_hub(to, push_to_hub_as, private=private))

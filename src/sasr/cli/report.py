@@ -11,13 +11,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.text import Text
 
 from sasr.experiments.plan import built_in_methods
 from sasr.files import check_writable
 from sasr.report import figures as drawing
-from sasr.report.page import plotly_script, write_page
+from sasr.report.page import need_page, write_page
 from sasr.report.read import Collection, References, StatesOfRun, collect, joined_states, read_reference
 from sasr.report.store import slug
 from sasr.report.summary import Summary, summarise
@@ -53,7 +51,7 @@ def report(
         check_writable(path.parent)
     if figures:
         check_writable(figures, flag="--figures")
-    plotly_script()  # a missing package raises before the work, not after it
+    need_page()  # before the work, not after it
     curves = read_reference(reference) if reference else None
     console = Terminal()
     with console.status("reading"):
@@ -66,9 +64,9 @@ def report(
         with console.status("drawing"):
             write_figures(collection, summary, figures, reference=curves)
     _print_collection(collection, console)
-    console.print(Text(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB)"), soft_wrap=True)
+    console.print_line(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB)")
     if figures:
-        console.print(Text(f"figures and tables: {figures}"), soft_wrap=True)
+        console.print_line(f"figures and tables: {figures}")
     if open:
         webbrowser.open(path.resolve().as_uri())
 
@@ -133,14 +131,13 @@ def _visit_figure(runs: Mapping[str, StatesOfRun]) -> Any:
     )
 
 
-def _print_collection(collection: Collection, console: Console) -> None:
+def _print_collection(collection: Collection, console: Terminal) -> None:
     """Print what the report has, and what is incomplete or could not be read."""
     seeds = sum(len(result.seeds) for result in collection.results)
     tasks, methods = len(collection.tasks), len(collection.methods)
-    console.print(f"{tasks} task(s), {methods} method(s), {seeds} run(s)", highlight=False)
+    console.print_line(f"{tasks} task(s), {methods} method(s), {seeds} run(s)")
     for result in collection.results:
         if result.gaps:
-            line = f"incomplete: {result.method} on {result.task}: {'; '.join(result.gaps)}"
-            console.print(Text(line, "yellow"), soft_wrap=True)
+            console.print_line(f"incomplete: {result.method} on {result.task}: {'; '.join(result.gaps)}", "yellow")
     for problem in collection.problems:
-        console.print(Text(f"left out: {problem.path} {problem.text}", "red"), soft_wrap=True)
+        console.print_line(f"left out: {problem.path} {problem.text}", "red")

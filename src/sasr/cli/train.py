@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sasr import api
 from sasr.agents.registry import AGENTS
-from sasr.api import Run, clean_up, continue_run, default_steps, start
+from sasr.api import Run, clean_up, default_steps, start
 from sasr.cli.options import AllowImport, check_preset, meanings, run_flags, split_settings
 from sasr.errors import unknown_name
 from sasr.experiments import Method
@@ -83,8 +83,7 @@ def train(
         steps = default_steps(task)
     seed_range = range(seed, seed + seeds)
     config = method.config(task, seeds=seed_range, steps=steps, task_settings=by_part["task"], **settings)
-    console = Terminal()
-    _print_end(start(config, out=out, console=console, events=tensorboard, track=track), console)
+    _print_end(start(config, out=out, progress=True, events=tensorboard, track=track))
 
 
 def resume(
@@ -101,20 +100,15 @@ def resume(
     allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
     """Continue a stopped or killed run from its newest complete checkpoint."""
-    console = Terminal()
     resumed = Run(run)
     if resumed.finished and track:
         raise ValueError(f"--track {track}: {run} has taken all its steps, so there is nothing to log; leave it out")
     if resumed.finished and not start_over:
         clean_up(resumed)
-        console.print(
-            f"{run} has taken all its {resumed.config.steps:,} steps.", highlight=False, markup=False, soft_wrap=True
-        )
+        Terminal().print_line(f"{run} has taken all its {resumed.config.steps:,} steps.")
     else:
-        resumed = continue_run(
-            resumed, console=console, events=tensorboard, track=track, allow_import=allow_import, start_over=start_over
-        )
-    _print_end(resumed, console)
+        resumed = api.resume(resumed, events=tensorboard, track=track, allow_import=allow_import, start_over=start_over)
+    _print_end(resumed)
 
 
 def settings(
@@ -155,22 +149,19 @@ def _settings_table(name: str, part: str, config: Any) -> Table:
     return table
 
 
-def _print_end(run: Run, console: Console) -> None:
+def _print_end(run: Run) -> None:
     """Print how the run ended and where its results are; exit with 130, as shells do, if it was stopped."""
-    lines = []
+    console = Terminal()
     evaluation = run.evaluation()
     if len(evaluation.steps):
-        lines.append(f"evaluation return {spread(evaluation.returns[:, -1])} at step {evaluation.steps[-1]:,}")
+        returns = spread(evaluation.returns[:, -1])
+        console.print_line(f"evaluation return {returns} at step {evaluation.steps[-1]:,}")
     for what, name in (("curve", plots.CURVE), ("success rates", plots.MAPS)):
         if (run.folder / name).exists():
-            lines.append(f"{what}: {run.folder / name}")
+            console.print_line(f"{what}: {run.folder / name}")
     if run.finished:
-        lines.append(f"run: {run.folder}")
-    else:
-        lines.append(f"stopped at step {run.steps:,} of {run.config.steps:,}; to continue:")
-        lines.append(f"sasr resume {run.folder}")
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    if run.finished:
+        console.print_line(f"run: {run.folder}")
         return
+    console.print_line(f"stopped at step {run.steps:,} of {run.config.steps:,}; to continue:")
+    console.print_line(f"sasr resume {run.folder}")
     sys.exit(130)

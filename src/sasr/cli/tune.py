@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sasr.api import complete, default_steps
 from sasr.cli.options import check_preset, split_settings
+from sasr.errors import need
 from sasr.experiments import Method
 from sasr.files import check_writable, read_regular
 from sasr.logs.console import spread
@@ -24,12 +24,11 @@ from sasr.settings import TrainConfig, first_seeds, shown
 from sasr.terminal import Terminal
 from sasr.training.base import DivergedError
 from sasr.training.evaluate import Evaluation
-from sasr.training.trainer import Silent, Trainer
+from sasr.training.trainer import Recorder, Trainer
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
 
-INSTALL = 'tuning needs Optuna and matplotlib: pip install "sasr[tune]"'
 RANGES: dict[str, tuple[float, float]] = {
     "shaper.reward_weight": (0.1, 3.0),
     "shaper.retention": (0.02, 1.0),
@@ -82,8 +81,7 @@ def tune(
         device: cpu, cuda or cuda:1; auto uses CUDA if it is available.
         workers: Processes that step the environments; None chooses by cost and cores.
     """
-    if not (importlib.util.find_spec("optuna") and importlib.util.find_spec("matplotlib")):
-        raise ImportError(INSTALL)
+    need("optuna", "matplotlib", extra="tune", to="tune settings")
     for name, value in (("trials", trials), ("seeds", seeds)):
         if value < 1:
             raise ValueError(f"--{name} {value} must be at least 1")
@@ -195,7 +193,7 @@ class Search:
             lines.append("the tuned settings are not better on new seeds: keep the default. The best ones were")
         lines.append(flags)
         for line in lines:
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print_line(line)
 
     def _try(self, trial: Trial) -> float:
         chosen: dict[str, float] = {}
@@ -250,7 +248,7 @@ def _remove_half_line(log: Path) -> None:
         os.truncate(log, len(whole) + len(newline))
 
 
-class Values(Silent):
+class Values(Recorder):
     """Records the returns of evaluations, and prunes a trial that is behind the others."""
 
     def __init__(self, trial: Trial | None) -> None:

@@ -49,6 +49,7 @@ class Window(NamedTuple):
             terminated=steps.terminated[:, :B],
             slot=None if steps.slot is None else steps.slot[:, :B],
             success=None if steps.success is None else steps.success[:, :B],
+            following=None if steps.following is None else steps.following[:, :B],
         )
 
     def batch(self, discount: float) -> Batch:
@@ -56,10 +57,12 @@ class Window(NamedTuple):
         n, B = self.counts.shape[1:]
         if n == 1:
             return self.steps
+        steps = self.steps
         return self.first()._replace(
-            reward=self.total(self.steps.reward, discount),
-            next_obs=self.steps.next_obs[:, -B:],
-            terminated=self.steps.terminated[:, -B:],
+            reward=self.total(steps.reward, discount),
+            next_obs=steps.next_obs[:, -B:],
+            terminated=steps.terminated[:, -B:],
+            following=None if steps.following is None else steps.following[:, -B:],
             discount=discount ** self.counts.sum(1).to(self.steps.reward.dtype),
         )
 
@@ -107,6 +110,7 @@ class Replay(GrowingModule):
             raise ValueError(f"capacity={capacity} must be at least one step of each of the {E} environments")
         self.envs, self.members, self.device = E, P, host.device
         self.truncation_is_terminal = truncation_is_terminal
+        self.gives_following = host.separate_stream
         # One row more than are valid: the newest step's next observation is there before its own step is.
         self.rows = capacity // E + 1
         self.capacity = self.rows * E
@@ -272,14 +276,17 @@ class Replay(GrowingModule):
         terminated = self._rows("terminated", place)
         if self.truncation_is_terminal:
             terminated = terminated | self._rows("truncated", place)
+        # The row after the newest step has its next observation until the next episode's first takes its place.
+        following = self._rows("obs", self.offset + (slot + self.envs) % self.capacity)
         return Batch(
             obs=self._rows("obs", place),
             action=self._rows("action", place),
             reward=self._rows("reward", place),
-            next_obs=self._next_obs(slot, place),
+            next_obs=self._next_obs(following, place),
             terminated=terminated,
             slot=slot,
             success=self._rows("success", place),
+            following=following if self.gives_following else None,
         )
 
     def read(self, member: int, slots: Tensor) -> tuple[Tensor, Tensor]:
@@ -290,11 +297,10 @@ class Replay(GrowingModule):
         """Entries (P, B, …) of a buffer at places (P, B) among the slots of all seeds."""
         return _take(getattr(self, name).flatten(0, 2), place)
 
-    def _next_obs(self, slot: Tensor, place: Tensor) -> Tensor:
-        following = self._rows("obs", self.offset + (slot + self.envs) % self.capacity)
+    def _next_obs(self, following: Tensor, place: Tensor) -> Tensor:
         serial = self._rows("aside", place).long()
         kept = _take(self.finals, serial.clamp(min=0) % len(self.finals))
-        is_aside = (serial >= 0).view(*slot.shape, *(1,) * (following.dim() - 2))
+        is_aside = (serial >= 0).view(*place.shape, *(1,) * (following.dim() - 2))
         return torch.where(is_aside, kept, following)  # no branch on the device's data, so nothing waits for it
 
     def _slots_of(self, row: int) -> Tensor:

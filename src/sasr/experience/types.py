@@ -37,6 +37,7 @@ class Batch(NamedTuple):
     slot: Tensor | None = None  # (P, B) int64, where the host's replay buffer keeps each of them; None: in none
     discount: Tensor | None = None  # (P, B) factor of the value at next_obs; None: γ, as next_obs is one step away
     success: Tensor | None = None  # (P, B) bool, the environment's info["is_success"]; None: judge by reward alone
+    following: Tensor | None = None  # (P, B, *obs_shape) next_obs, or where a new episode began; None: unknown
 
 
 class ReplayView(Protocol):
@@ -81,6 +82,8 @@ class Host:
     """The host's replay buffer, for shapers that mark states in it instead of keeping their own."""
     policy: PolicyView | None = None
     """The host's policy, for shapers that learn from what it would do."""
+    separate_stream: bool = False
+    """Whether the agent keeps the bonus apart from the reward: a return of its own, which no episode's end ends."""
 
     def __post_init__(self) -> None:
         if not self.seeds:

@@ -16,6 +16,8 @@ from sasr.files import write_whole
 from sasr.logs.run_folder import read_facts
 
 PLAN = "plan.json"
+_EARLIER = "cells"
+"""The folder of the runs before it was called `RUNS`."""
 
 
 @dataclass
@@ -88,6 +90,8 @@ def write_plan(plan: Plan, out: Path) -> None:
 
 def begun(out: Path) -> Callable[[GridRun], list[GridRun]]:
     """A function that finds the parts of a run that have a folder already; no seed is in two of them."""
+    if (out / _EARLIER).is_dir():
+        raise ValueError(f"{out} is a grid of an earlier sasr: rename {out / _EARLIER} to {out / RUNS}")
     folders: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
     for folder in sorted((out / RUNS).glob("*")):
         with suppress(OSError, ValueError, KeyError, TypeError):  # a folder that can't be read can't be resumed

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from sasr.api import Run, clean_up, continue_run, start
+from sasr.api import Run, clean_up, resume, start
 from sasr.experiments.plan import GridRun
 from sasr.files import leftovers
 from sasr.final_evaluation import NAME, evaluate_policy, write_evaluation
@@ -27,7 +27,7 @@ from sasr.training.trainer import CHECKPOINTS
 State = Literal["waiting", "running", "done", "failed", "stopped"]
 FINAL_EPISODES = 100
 """Episodes of each seed in the final evaluation, as in the paper's Table 1."""
-RUNS = "cells"
+RUNS = "runs"
 """The folder with a grid's runs, in the grid's folder."""
 _WAIT = 120.0  # seconds to wait for a run's former process, which saves its state before it ends
 _TAIL = 2**16  # bytes at the end of the metrics, which have the newest evaluation
@@ -167,7 +167,14 @@ def _train_now(job: Job) -> Run:
         return run
     # The run's settings, on the devices and cores of this job.
     run.config = dataclasses.replace(run.config, device=job.device, workers=job.workers)
-    return continue_run(run, events=job.events, track=job.track, allow_import=job.modules, start_over=_never_saved(run))
+    return resume(
+        run,
+        progress=False,
+        events=job.events,
+        track=job.track,
+        allow_import=job.modules,
+        start_over=_never_saved(run),
+    )
 
 
 def _never_saved(run: Run) -> bool:

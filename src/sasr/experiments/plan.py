@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from sasr.agents.registry import AGENTS, agent_named
 from sasr.api import agent_for, default_steps
@@ -148,8 +148,8 @@ def grid(
     """
     known = {**built_in_methods(), **(described or {})}
     seed_list = list_seeds(seeds)
-    if steps is not None and steps < 1:
-        raise ValueError(f"steps = {steps} must be at least 1")
+    if steps is not None and not (_is_whole(steps) and steps >= 1):
+        raise SettingError("grid", "steps", f"steps = {steps!r} must be a whole number, at least 1")
     runs = []
     for task in tasks:
         resolve(task)  # raises with the closest name
@@ -193,12 +193,22 @@ def changed(
 
 def list_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """The seeds that are meant: the first ones where their number is given."""
-    seed_list = first_seeds(seeds) if isinstance(seeds, int) else tuple(seeds)
+    if _is_whole(seeds):
+        seed_list = first_seeds(seeds)
+    elif isinstance(seeds, Sequence) and all(map(_is_whole, seeds)):
+        seed_list = tuple(seeds)
+    else:
+        seed_list = ()
     if not seed_list:
-        raise ValueError(f"seeds = {seeds!r} is empty; give at least one")
+        raise SettingError("grid", "seeds", f"seeds = {seeds!r} must be the number of seeds, or a list of them")
     if len(set(seed_list)) < len(seed_list):
-        raise ValueError(f"seeds = {seeds!r} has duplicates; runs of the same seed would be identical")
+        message = f"seeds = {seeds!r} has duplicates; runs of the same seed would be identical"
+        raise SettingError("grid", "seeds", message)
     return seed_list
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
@@ -341,8 +351,7 @@ def built_in_methods() -> dict[str, Method]:
         methods.append(Method(name=f"sasr-{preset}", agent="sac-paper", shaper="sasr", preset=preset))
     methods.append(Method(name="noisynet", agent="sac", agent_settings={"exploration": "noisy"}))
     for shaper in ("rnd", "drnd"):  # as published: a value head for the bonus alone
-        separate = {"separate_stream": True}
-        methods.append(Method(name=f"{shaper}-ppo", agent="ppo", shaper=shaper, shaper_settings=separate))
+        methods.append(Method(name=f"{shaper}-ppo", agent="ppo", shaper=shaper))
     return {method.name: method for method in methods}
 
 

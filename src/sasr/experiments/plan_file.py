@@ -166,17 +166,6 @@ class _Reader:
                 raise self._error(f"there are no {name}; write {name} = [...]", *at)
             if not isinstance(names, list | tuple) or not all(isinstance(entry, str) for entry in names):
                 raise self._error(f"{name} must be a list of names", *self._place(name, at))
-        seeds, steps = table.get("seeds", 1), table.get("steps", 1)
-        is_list = isinstance(seeds, list | tuple)
-        seed_list = seeds if is_list else [seeds]
-        are_whole = all(_is_whole(seed) for seed in seed_list)
-        if not seed_list or not are_whole or (not is_list and seeds < 1):
-            place = self._place("seeds", at)
-            raise self._error(f"seeds = {seeds!r} must be the number of seeds, or a list of them", *place)
-        if len(set(seed_list)) < len(seed_list):
-            raise self._error(f"seeds = {seeds!r} has duplicates", *self._place("seeds", at))
-        if not _is_whole(steps) or steps < 1:
-            raise self._error(f"steps = {steps!r} must be a whole number, at least 1", *self._place("steps", at))
 
     def _check_choice(self, name: str, grids: Sequence[tuple[Place, Mapping[str, Any]]]) -> None:
         """Refuse a task or a method that no grid has; a grid that names none takes all that are chosen."""
@@ -188,8 +177,12 @@ class _Reader:
         for chosen in getattr(self.choice, name) or ():
             if full_id(chosen) in map(full_id, known):
                 continue
-            message = f"{self.where}: {unknown_name(name.removesuffix('s'), chosen, known)}"
-            if name == "tasks" and (others := _suites_with(chosen)):
+            what = name.removesuffix("s")
+            others = _suites_with(chosen) if name == "tasks" else []
+            if not others and chosen not in built_in_methods():
+                raise ValueError(f"{self.where}: {unknown_name(what, chosen, known)}")
+            message = f"{self.where} has no {what} {chosen!r}; take one of: {', '.join(known)}"
+            if others:
                 message += f"; suites that have {chosen}: {', '.join(others)}"
             raise ValueError(message)
 
@@ -204,6 +197,8 @@ class _Reader:
                     planned = grid([task], [method], seeds=seeds, steps=steps, described=self.methods)
                     runs += self._with_common(planned)
                 except SettingError as error:
+                    if error.part == "grid":
+                        raise self._error(str(error), *self._place(error.name, at)) from None
                     raise self._error(f"method {method}: {error}", *_place_of(error)) from None
                 except (LookupError, ImportError) as error:
                     if not table.get("tasks"):
@@ -361,7 +356,3 @@ def _place_of(error: SettingError) -> Place:
     if error.part:
         return ("set", error.part, error.name)
     return ("settings", error.name)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

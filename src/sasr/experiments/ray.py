@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sasr.errors import need
 from sasr.experiments.job import Job, OnChange
 from sasr.experiments.worker import launch, outcome
 
-INSTALL = 'running on Ray needs ray: pip install "sasr[cluster]"'
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ANSWER = 5.0  # seconds for a cluster's address to answer
 # Ray speaks gRPC: HTTP/2, whose servers answer this greeting with a frame of type 4, their settings.
@@ -30,8 +29,7 @@ class OnRay:
             gpus: GPUs of each job, may be a fraction.
             retries: How often a job is started again after its worker or node died.
         """
-        if importlib.util.find_spec("ray") is None:
-            raise ImportError(INSTALL)
+        need("ray", extra="cluster", to="run on Ray")
         self.address, self.gpus, self.retries = address, gpus, retries
         self._started = False
 

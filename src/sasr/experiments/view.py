@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +16,7 @@ from rich.text import Text
 from sasr.experiments.grid import Grid, Status
 from sasr.experiments.job import Progress, State, progress_of
 from sasr.logs.console import number
+from sasr.terminal import Terminal
 
 _STYLE = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "bold red", "stopped": "yellow"}
 _ORDER: tuple[State, ...] = ("failed", "running", "stopped", "done", "waiting")
@@ -26,7 +27,7 @@ PLAIN_SECONDS = 60.0  # seconds between plain lines about the runs under way
 class GridView:
     """Shows the progress of a grid: `with GridView(grid, console): grid.run(runner)`."""
 
-    def __init__(self, grid: Grid, console: Console) -> None:
+    def __init__(self, grid: Grid, console: Terminal) -> None:
         self.grid, self.console = grid, console
         self.began = time.monotonic()
         self.live: Live | None = None
@@ -35,7 +36,7 @@ class GridView:
     def __enter__(self) -> GridView:
         before = len(self.grid.of("done"))
         if before:
-            self._print(f"{before} of {len(self.grid.statuses)} runs were done before")
+            self.console.print_line(f"{before} of {len(self.grid.statuses)} runs were done before")
         if self.console.is_terminal:
             # Drawn from a thread: a runner may train in this one for hours.
             self.live = Live(console=self.console, refresh_per_second=1, get_renderable=self.table)
@@ -57,12 +58,12 @@ class GridView:
         """A plain line for each change."""
         run = status.job.run
         if status.state == "failed":
-            self._print(f"failed: {run}: {status.reason}; log: {status.job.log}", "bold red")
+            self.console.print_line(f"failed: {run}: {status.reason}; log: {status.job.log}", "bold red")
         elif not self.live:
             line = f"[{len(self.grid.of('done'))}/{len(self.grid.statuses)}] {status.state}: {run}"
             if status.state == "done":
                 line += f" {_result(status)}"
-            self._print(line)
+            self.console.print_line(line)
 
     def table(self) -> RenderableType:
         """All runs, or as many as there is room for, those that need attention first."""
@@ -94,10 +95,7 @@ class GridView:
             for status in self.grid.of("running"):
                 run = status.job.run
                 parts.append(f"{run}: {progress_of(status.job).step / run.steps:.0%}")
-            self._print(f"{self._summary(0)} ({'; '.join(parts)})")
-
-    def _print(self, line: str, style: str = "") -> None:
-        self.console.print(Text(line, style), soft_wrap=True)
+            self.console.print_line(f"{self._summary(0)} ({'; '.join(parts)})")
 
 
 def span(seconds: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -23,7 +23,7 @@ from sasr.settings import TrainConfig
 from sasr.terminal import Terminal
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
-from sasr.training.trainer import Trainer
+from sasr.training.trainer import Recorder, Trainer
 
 _REDRAW = 0.5  # seconds; a drawing costs some milliseconds
 _PLAIN = 5.0  # seconds between plain lines
@@ -31,10 +31,10 @@ _MEMORY = 30.0  # seconds that the speed is averaged over
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-class ConsoleView:
+class ConsoleView(Recorder):
     """Shows mean ± standard error over seeds, the speed, the time left and a small curve."""
 
-    def __init__(self, folder: Path, *, console: Console | None = None) -> None:
+    def __init__(self, folder: Path, *, console: Terminal | None = None) -> None:
         self.folder = folder
         self.console = console or Terminal()
         self.live: Live | None = None
@@ -112,12 +112,9 @@ class ConsoleView:
         self._print(text)
 
     def save(self) -> dict[str, Any]:
-        """Show that a checkpoint is written; there is no state."""
+        """Show that a checkpoint is written; there is no state, because `begin` reads the metrics file."""
         self.checkpoint = self.steps
         return {}
-
-    def load(self, saved: Mapping[str, Any]) -> None:
-        """There is no state: `begin` reads the metrics file."""
 
     def close(self, steps: int) -> None:
         """Draw the last view, which stays."""
@@ -232,8 +229,7 @@ class ConsoleView:
         self.training_curve.append(mean)
 
     def _print(self, text: str) -> None:
-        # soft_wrap, because rich would break lines in a file or a log at 80 columns.
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self.console.print_line(text)
 
 
 _TRAINING = (("return", "ep_rew_mean", False), ("success", "success_rate", True), ("length", "ep_len_mean", False))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sasr.files import read_regular
+from sasr.files import plain, read_regular
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
-from sasr.training.trainer import Trainer
+from sasr.training.trainer import Recorder, Trainer
 
 try:
     import fcntl
@@ -38,14 +38,14 @@ Event = dict[str, Any]
 """A line: kind, step, member (index of the seed) and seed, null if it concerns all, and the kind's values."""
 
 
-class MetricsFile:
+class MetricsFile(Recorder):
     """Writes every event when it happens; a checkpoint has the file's length, to which resuming cuts it.
 
     Lines of the kinds episode, figures and evaluation depend on the settings and the seed alone; times are in lines of
     the kind clock.
     """
 
-    def __init__(self, folder: Path, *, warn: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, folder: Path, *, warn: Callable[[str], None] = warnings.warn) -> None:
         """Nothing is written before `begin`.
 
         Args:
@@ -191,7 +191,7 @@ class MetricsFile:
 
     def _write(self, event: Event) -> None:
         """Add a line, for `_flush` to write."""
-        self._waiting += json.dumps(_plain(event)).encode() + b"\n"
+        self._waiting += json.dumps(plain(event)).encode() + b"\n"
 
     def _flush(self) -> None:
         try:
@@ -274,17 +274,6 @@ def _end_of_line(path: Path, end: int) -> int:
                 return start + newline + 1
             end = start
     return 0
-
-
-def _plain(value: Any) -> Any:
-    """A value in the types of JSON: NaN and infinity become null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return list(map(_plain, value))
-    return value
 
 
 _STATUS = Path("/proc/self/status")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from sasr.logs.metrics import Event, read_metrics
 from sasr.logs.recorders import number_or_nan
 from sasr.shaping.beta import beta_mean
 from sasr.shaping.sasr import SASR
-from sasr.training.trainer import Silent, Trainer
+from sasr.training.trainer import Recorder, Trainer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,11 +35,6 @@ class Curve(NamedTuple):
     steps: NDArray[np.int64]  # (K,)
     returns: NDArray[np.float64]  # (P, K) mean return of the episodes, NaN where there was none
     success: NDArray[np.float64]  # (P, K) share of episodes that succeeded
-
-
-def available() -> bool:
-    """Whether pictures can be drawn."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def evaluation_curve(events: list[Event], members: int) -> Curve:
@@ -150,7 +144,7 @@ class Maps(NamedTuple):
     rate: NDArray[np.float32]  # (K, P, Y, X) mean of Beta(N_S + 1, N_F + 1)
 
 
-class SuccessMap(Silent):
+class SuccessMap(Recorder):
     """Maps of SASR's success rate; only if observations are two bounded numbers."""
 
     def __init__(self, folder: Path) -> None:
@@ -189,9 +183,6 @@ class SuccessMap(Silent):
             self.next = (steps // self.period + 1) * self.period
             self.kept.append((steps, success_rates(self.shaper, self.x, self.y)))
             self._write()
-
-    def close(self, steps: int) -> None:
-        """There is nothing to close."""
 
     def _write(self) -> None:
         buffer = io.BytesIO()

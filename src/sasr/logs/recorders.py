@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,27 +14,19 @@ from numpy.typing import NDArray
 from sasr.logs.metrics import read_metrics
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
-from sasr.training.trainer import Recorder, Silent, Trainer
+from sasr.training.trainer import Recorder, Trainer
 
 EPISODES = 100
 """As many as Stable-Baselines3 averages."""
 
 
-class ClosingRecorder(Recorder, Protocol):
-    """A recorder that is closed when the run ends."""
-
-    def close(self, steps: int) -> None:
-        """Called once when the run ends at `steps`, also after an error."""
-        ...
-
-
-class Recorders:
+class Recorders(Recorder):
     """Calls every recorder in order, and saves their states by name.
 
     The metrics are essential. If another recorder fails, the run goes on, with one notice.
     """
 
-    def __init__(self, recorders: Mapping[str, ClosingRecorder], *, essential: str = "metrics") -> None:
+    def __init__(self, recorders: Mapping[str, Recorder], *, essential: str = "metrics") -> None:
         self.recorders = dict(recorders)
         self.essential = essential
         self._steps = 0
@@ -70,7 +62,7 @@ class Recorders:
         """What each saves, by name."""
         saved: dict[str, Any] = {}
 
-        def save_one(name: str, recorder: ClosingRecorder) -> None:
+        def save_one(name: str, recorder: Recorder) -> None:
             saved[name] = recorder.save()
 
         self._each(save_one)
@@ -84,7 +76,7 @@ class Recorders:
         """The last first."""
         self._each(lambda name, recorder: recorder.close(steps), backwards=True)
 
-    def _each(self, call: Callable[[str, ClosingRecorder], None], *, backwards: bool = False) -> None:
+    def _each(self, call: Callable[[str, Recorder], None], *, backwards: bool = False) -> None:
         names = list(self.recorders)
         if backwards:
             names.reverse()
@@ -139,7 +131,7 @@ class RecentEpisodes:
         return {"ep_rew_mean": rows[:, 0], "ep_len_mean": rows[:, 1], "success_rate": rows[:, 2]}
 
 
-class ScalarRecorder(Silent):
+class ScalarRecorder(Recorder):
     """Returns in training, evaluations and figures as scalars under Stable-Baselines3's tags.
 
     Subclasses write them; figures of the agent and the shaper have tags already, train/… and shaping/….

@@ -27,7 +27,7 @@ from sasr.envs.worker_pool import cores
 from sasr.files import leftovers, read_regular, remove_leftovers, write_whole
 from sasr.settings import TrainConfig
 from sasr.training import checkpoint
-from sasr.training.trainer import CHECKPOINTS, Silent, Trainer
+from sasr.training.trainer import CHECKPOINTS, Recorder, Trainer
 
 FORMAT = 1
 """The version of the format, increased when an older sasr would misread a new folder."""
@@ -111,7 +111,7 @@ def check_entries(path: Path) -> None:
             )
 
 
-class ConfigCopy(Silent):
+class ConfigCopy(Recorder):
     """Saves a copy of config.json in every checkpoint, from which a damaged one is restored."""
 
     def __init__(self, folder: Path) -> None:
@@ -125,9 +125,6 @@ class ConfigCopy(Silent):
     def save(self) -> dict[str, Any]:
         """The copy."""
         return self.facts
-
-    def close(self, steps: int) -> None:
-        """There is nothing to close."""
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.types import Batch
 from sasr.files import read_arrays, write_whole
 from sasr.shaping.sasr import SASR
-from sasr.training.trainer import Silent, Trainer
+from sasr.training.trainer import Recorder, Trainer
 
 NAME = "states.npz"
 BINS = 40
@@ -47,7 +47,7 @@ class States(NamedTuple):
     """(K, P, N) SASR's bonus there; NaN with another shaper."""
 
 
-class VisitedStates(Silent):
+class VisitedStates(Recorder):
     """Counts visited states in bins, and at the end of every period computes SASR's bonus in the newest."""
 
     def __init__(self, folder: Path) -> None:
@@ -103,9 +103,6 @@ class VisitedStates(Silent):
         """Continue with the counts of the current period."""
         if "counts" in saved:
             self._saved = np.array(saved["counts"], np.int64)
-
-    def close(self, steps: int) -> None:
-        """Nothing is open: the period of a run that was stopped goes on when that is resumed."""
 
     def _count(self) -> None:
         if not self.uncounted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
 
 NAME = "tensorboard"
 INSTALL = 'no TensorBoard events, because tensorboard is not installed: pip install "sasr[tensorboard]"'
-
-
-def available() -> bool:
-    """Whether events can be written."""
-    return importlib.util.find_spec("tensorboard") is not None
 
 
 class TensorBoard(ScalarRecorder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,20 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sasr.errors import unknown_name
+from sasr.errors import need, unknown_name
 from sasr.logs.recorders import ScalarRecorder, mean_and_error
 from sasr.training.trainer import Trainer
 
 TRACKERS = ("wandb",)
-INSTALL = 'tracking with wandb needs wandb: pip install "sasr[wandb]"'
 
 
 def check(name: str) -> None:
     """Raise unless this tracker is known and installed."""
     if name not in TRACKERS:
         raise unknown_name("tracker", name, TRACKERS)
-    if importlib.util.find_spec(name) is None:
-        raise ImportError(INSTALL)
+    need("wandb", extra="wandb", to="track with wandb")
 
 
 class Wandb(ScalarRecorder):

@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from sasr.errors import need
 from sasr.files import check_writable, write_whole
 from sasr.report.page_data import payload
 from sasr.report.read import Collection, References
@@ -40,7 +41,7 @@ def write_page(
         summary: The statistics of the collection, if they are known already.
         seed: Seed of all bootstrap intervals.
     """
-    plotly = packed_script()
+    need_page()
     path = Path(out)
     check_writable(path.parent)
     if path.is_dir():
@@ -48,8 +49,13 @@ def write_page(
     if summary is None:
         summary = summarise(collection, seed=seed)
     data = payload(collection, summary, out=path, reference=reference, seed=seed)
-    write_whole(path, render(data, title=title or headline(summary), command=command, plotly=plotly))
+    write_whole(path, render(data, title=title or headline(summary), command=command, plotly=packed_script()))
     return path
+
+
+def need_page() -> None:
+    """Raise unless pages can be written."""
+    need("plotly", "jinja2", extra="report", to="write the page")
 
 
 def headline(summary: Summary) -> str:
@@ -65,10 +71,8 @@ def headline(summary: Summary) -> str:
 
 def render(data: dict[str, Any], *, title: str, command: str, plotly: str) -> str:
     """The page's text."""
-    try:
-        import jinja2
-    except ImportError:
-        raise ImportError(INSTALL) from None
+    import jinja2
+
     parts = resources.files("sasr.report") / "page_parts"
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string((parts / "page.html").read_text(encoding="utf-8"))
@@ -85,12 +89,12 @@ def render(data: dict[str, Any], *, title: str, command: str, plotly: str) -> st
 
 
 def _counts(data: dict[str, Any]) -> dict[str, int]:
-    cells = data["cells"]
+    results = data["results"]
     return {
         "tasks": len(data["tasks"]),
         "methods": len(data["methods"]),
-        "runs": sum(len(cell["seeds"]) for cell in cells),
-        "incomplete": sum(bool(cell["gaps"]) for cell in cells),
+        "runs": sum(len(result["seeds"]) for result in results),
+        "incomplete": sum(bool(result["gaps"]) for result in results),
         "problems": len(data["problems"]),
     }
 
@@ -101,7 +105,6 @@ def embedded_json(data: dict[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-INSTALL = 'the page needs plotly and jinja2: pip install "sasr[report]"'
 DRAWN = ("heatmap",)
 """Plotly's trace types on the page, besides scatter, which is in its core."""
 _NAME = r"[\w$]+"
@@ -122,10 +125,8 @@ def packed_script() -> str:
 
 def plotly_script() -> str:
     """plotly.js as the plotly package ships it."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise ImportError(INSTALL) from None
+    from plotly.offline import get_plotlyjs
+
     text: str = get_plotlyjs()
     return text
 

@@ -46,7 +46,7 @@ def payload(
         "methods": summary.methods,
         "preselected": _preselected(summary),
         "colours": {"light": LIGHT, "dark": DARK},
-        "cells": [_result(summary, result, reference or {}, seed) for result in collection.results],
+        "results": [_result(summary, result, reference or {}, seed) for result in collection.results],
         "aggregates": list(map(_aggregate, summary.aggregates)),
         "tables": _tables(summary),
         "maps": list(map(_maps, collection.maps)),

@@ -66,22 +66,15 @@ def joined_states(runs: Iterable[StatesOfRun]) -> list[StatesOfRun]:
     joined: dict[tuple[str, str], StatesOfRun] = {}
     for run in runs:
         first = joined.setdefault((run.task, run.method), run)
-        if run is not first and _have_equal_bins(first.states, run.states):
-            joined[run.task, run.method] = first._replace(states=_join(first.states, run.states))
+        shared = ("steps", "x", "y")
+        equal = [np.array_equal(getattr(first.states, name), getattr(run.states, name)) for name in shared]
+        if run is first or not all(equal):
+            continue
+        both = {}
+        for name in ("visits", "feature", "bonus"):
+            both[name] = np.concatenate((getattr(first.states, name), getattr(run.states, name)), axis=1)
+        joined[run.task, run.method] = first._replace(states=first.states._replace(**both))
     return list(joined.values())
-
-
-def _have_equal_bins(one: States, other: States) -> bool:
-    pairs = ((one.steps, other.steps), (one.x, other.x), (one.y, other.y))
-    return all(np.array_equal(first, second) for first, second in pairs)
-
-
-def _join(one: States, other: States) -> States:
-    return one._replace(
-        visits=np.concatenate((one.visits, other.visits), axis=1),
-        feature=np.concatenate((one.feature, other.feature), axis=1),
-        bonus=np.concatenate((one.bonus, other.bonus), axis=1),
-    )
 
 
 class Video(NamedTuple):
@@ -158,7 +151,7 @@ def collect(folder: str | Path, *, leave_out: Path | None = None) -> Collection:
     if not root.is_dir():
         raise ValueError(f"{folder} is not a folder; give a results store, a run folder, or one with runs in it")
     collection = Collection()
-    origins: list[str] = []
+    entries: list[Entry] = []
     for path, below, files in os.walk(root):
         place = Path(path)
         here = place.resolve().name if place == root else str(place.relative_to(root))
@@ -168,28 +161,26 @@ def collect(folder: str | Path, *, leave_out: Path | None = None) -> Collection:
         below[:] = sorted(folder for folder in below if not folder.startswith("."))
         if is_run(place):
             below.clear()
-            _add_run(place, here, collection, origins)
+            _add_run(place, here, collection, entries)
             continue
         if place != root and not below and not files:
             collection.problems.append(Problem(here, "is empty: a run that never started"))
         reading = read_files([place / file for file in sorted(files) if file.endswith(".json")], root)
-        collection.results += reading.results
-        origins += [here] * len(reading.results)
+        entries += [(result, here) for result in reading.results]
         collection.problems += reading.problems
-    if not collection.results:
+    if not entries:
         message = f"{folder} has nothing to report: no results of `sasr compare --save` and no runs"
         for problem in collection.problems[:3]:
             message += f"; {problem.path} {problem.text}"
         raise ValueError(message)
-    collection.results = with_unique_names(collection.results, origins)
+    collection.results = with_unique_names(entries)
     return collection
 
 
-def _add_run(place: Path, here: str, collection: Collection, origins: list[str]) -> None:
+def _add_run(place: Path, here: str, collection: Collection, entries: list[Entry]) -> None:
     try:
         result = from_run(place)
-        collection.results.append(result)
-        origins.append(here)
+        entries.append((result, here))
     except ValueError as error:
         collection.problems.append(Problem(here, str(error)[:_LONGEST]))
         return
@@ -198,9 +189,8 @@ def _add_run(place: Path, here: str, collection: Collection, origins: list[str])
         return
     axes = axes_of(result.task)
     try:
-        maps = read_maps(place)
-        if maps is not None:
-            collection.maps.append(MapsOfRun(here, axes, maps))
+        if os.path.lexists(place / plots.MAPS_DATA):
+            collection.maps.append(MapsOfRun(here, axes, plots.read_maps(place)))
         if os.path.lexists(place / STATES):
             collection.states.append(StatesOfRun(result.task, result.method, axes, read_states(place)))
     except ValueError as error:
@@ -266,16 +256,6 @@ def method_name(config: Mapping[str, Any]) -> str:
     if is_usual:
         return name
     return f"{name}+{agent}"
-
-
-def read_maps(folder: Path) -> plots.Maps | None:
-    """The success-rate maps of a run; None without any."""
-    if not os.path.lexists(folder / plots.MAPS_DATA):
-        return None
-    try:
-        return plots.read_maps(folder)
-    except ValueError as error:
-        raise ValueError(f"{error}; the report leaves it out") from None
 
 
 def videos(folder: Path) -> list[Path]:
@@ -403,39 +383,38 @@ def axes_of(task: str) -> tuple[str, str]:
 
 Entry = tuple[Result, str]
 """A result and its folder."""
-Suffix = Callable[[Entry], str]
 
 
-def with_unique_names(results: Sequence[Result], origins: Sequence[str]) -> list[Result]:
+def with_unique_names(entries: Iterable[Entry]) -> list[Result]:
     """Results of which no two have the same task and method.
 
-    Results that differ only in their seeds, or in settings without effect on them, are joined. If several remain, the
-    methods' names are extended by what differs: the commit, the settings, or the folder.
+    Results that differ only in their seeds, or in settings without effect on them, are joined. If several
+    remain, the methods' names are extended by what differs: the commit, the settings, or the folder.
     """
-    entries = _joined(list(zip(results, origins, strict=True)))
-    names = [result.method for result, _ in entries]
-    for suffix_for in (_commit_suffix, _settings_suffix, _origin_suffix):
-        names = _renamed(entries, names, suffix_for)
-    return [replace(result, method=name) for (result, _), name in zip(entries, names, strict=True)]
+    joined = _joined(entries)
+    names = [result.method for result, _ in joined]
+    for suffix in (_commit_suffix, _settings_suffix, _folder_suffix):
+        names = _renamed(joined, names, suffix)
+    return [replace(result, method=name) for (result, _), name in zip(joined, names, strict=True)]
 
 
 def _joined(entries: Iterable[Entry]) -> list[Entry]:
     groups: dict[str, list[Entry]] = defaultdict(list)
-    for result, origin in entries:
+    for result, folder in entries:
         settings = _flat(result.config)
         for name in IGNORED_SETTINGS:
             settings.pop(name, None)
         key = repr((result.task, result.method, result.commit, result.steps, sorted(settings.items())))
-        groups[key].append((result, origin))
+        groups[key].append((result, folder))
     joined: list[Entry] = []
     for group in groups.values():
-        whole, origin = group[0]
-        for result, other_origin in group[1:]:
+        whole, first_folder = group[0]
+        for result, folder in group[1:]:
             if _seeds(whole) & _seeds(result):
-                joined.append((result, other_origin))
+                joined.append((result, folder))
             else:
                 whole = _with_seeds_of(whole, result)
-        joined.append((whole, origin))
+        joined.append((whole, first_folder))
     return joined
 
 
@@ -457,7 +436,7 @@ def _with_seeds_of(one: Result, other: Result) -> Result:
 
 
 def _renamed(
-    entries: Sequence[Entry], names: Sequence[str], suffix_for: Callable[[Sequence[Entry]], Suffix]
+    entries: Sequence[Entry], names: Sequence[str], suffix: Callable[[Entry, Sequence[Entry]], str]
 ) -> list[str]:
     """Add a suffix to every method with two results on a task; on all tasks, so that its names agree."""
     groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
@@ -467,42 +446,35 @@ def _renamed(
     for (_, name), group in groups.items():
         if len(group) > 1:
             clashing[name] += group
-    suffixes = {name: suffix_for(group) for name, group in clashing.items()}
     renamed = []
     for entry, name in zip(entries, names, strict=True):
-        if name in suffixes:
-            name = f"{name} {suffixes[name](entry)}".rstrip()
+        if name in clashing:
+            name = f"{name} {suffix(entry, clashing[name])}".rstrip()
         renamed.append(name)
     return renamed
 
 
-def _commit_suffix(clashing: Sequence[Entry]) -> Suffix:
+def _commit_suffix(entry: Entry, clashing: Sequence[Entry]) -> str:
     if len({result.commit for result, _ in clashing}) == 1:
-        return lambda entry: ""
-    return lambda entry: f"@{entry[0].commit[:7] or 'unknown'}"
+        return ""
+    return f"@{entry[0].commit[:7] or 'unknown'}"
 
 
-def _settings_suffix(clashing: Sequence[Entry]) -> Suffix:
+def _settings_suffix(entry: Entry, clashing: Sequence[Entry]) -> str:
     """Up to three settings that differ."""
     configs = [_flat(result.config) for result, _ in clashing]
+    own_config = _flat(entry[0].config)
     differing = []
     for name in sorted(set().union(*configs) - {"seeds", "task"}):
-        values = {repr(config.get(name)) for config in configs}
-        if len(values) > 1:
-            differing.append(name)
+        if len({repr(config.get(name)) for config in configs}) > 1:
+            differing.append(f"{name.rsplit('.', 1)[-1]}={own_config.get(name)}")
     if not differing:
-        return lambda entry: ""
-
-    def suffix(entry: Entry) -> str:
-        config = _flat(entry[0].config)
-        settings = [f"{name.rsplit('.', 1)[-1]}={config.get(name)}" for name in differing[:3]]
-        return f"({', '.join(settings)})"
-
-    return suffix
+        return ""
+    return f"({', '.join(differing[:3])})"
 
 
-def _origin_suffix(clashing: Sequence[Entry]) -> Suffix:
-    return lambda entry: f"in {entry[1]}"
+def _folder_suffix(entry: Entry, clashing: Sequence[Entry]) -> str:
+    return f"in {entry[1]}"
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sasr.experiments.plan import seeds_in_words
-from sasr.files import check_writable, read_regular, write_whole
+from sasr.files import check_writable, plain, read_regular, write_whole
 from sasr.report.seeds import BY_POINT, SeedResult, check_names, number, seed_from_json
 
 KIND = "sasr-result"
@@ -137,14 +137,14 @@ class Result:
         settings = dict(self.config)
         for name in (*IGNORED_SETTINGS, "device"):
             settings.pop(name, None)
-        key = json.dumps(_plain([self.task, self.method, self.commit, settings]), sort_keys=True)
+        key = json.dumps(plain([self.task, self.method, self.commit, settings]), sort_keys=True)
         digest = hashlib.sha256(key.encode()).hexdigest()[:8]
         return Path(slug(self.task)) / f"{slug(self.method)}-{digest}.json"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data without NaN, for `from_json`."""
         seeds = [vars(seed) for seed in self.seeds]
-        data: dict[str, Any] = _plain({"kind": KIND, "version": VERSION, **vars(self), "seeds": seeds})
+        data: dict[str, Any] = plain({"kind": KIND, "version": VERSION, **vars(self), "seeds": seeds})
         return data
 
     @classmethod
@@ -303,17 +303,6 @@ def is_result(text: str) -> bool:
 def _refuse_constant(word: str) -> Any:
     """Raise for NaN and infinities, which are not JSON but which Python's reader accepts."""
     raise ValueError(f"{word} is not JSON; values that are not finite are null here")
-
-
-def _plain(value: Any) -> Any:
-    """A value in the types of JSON: tuples become lists, NaN and infinities null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return list(map(_plain, value))
-    return value
 
 
 def _is_json(text: str) -> bool:

@@ -69,7 +69,8 @@ class Shaper(GrowingModule, ABC):
     compilable: ClassVar[tuple[str, ...]] = ()
     """Names of methods that torch.compile may replace."""
     separate_stream: bool = False
-    """Whether an agent with two value heads should keep the bonus apart from the reward."""
+    """Whether the bonus is a return of its own, which goes on over the ends of episodes. Agents that can (sac, ppo)
+    keep critics for it; the others add it to the reward. `host.separate_stream` says which."""
     truncation_is_terminal: bool = False
     """Whether the agent should stop bootstrapping at time limits."""
     checked: ClassVar[tuple[str, ...]] = ("obs", "next_obs", "reward")
@@ -86,11 +87,6 @@ class Shaper(GrowingModule, ABC):
         if self.host is not None:
             name = type(self).__name__
             raise RuntimeError(f"this shaper is bound to a host already; make a new {name} for another one")
-        if self.separate_stream and host.replay is not None:
-            raise ValueError(
-                "separate_stream=True keeps the bonus apart for an agent with two value heads (ppo); one that learns "
-                "from replay adds it to the reward: drop separate_stream, or take agent='ppo'"
-            )
         self.obs_width = state_width(host.observation_space)
         actions = math.prod(host.action_space.shape or ())
         self.widths = {"obs": self.obs_width, "next_obs": self.obs_width, "action": actions, "reward": 1}

@@ -130,9 +130,7 @@ def _first_two(obs: Tensor) -> Tensor:
 def _bound(unbound: RewardShaper, task: _MadeUp) -> RewardShaper:
     shaper = adapt(copy.deepcopy(unbound))
     host = Host(observation_space=task.space, action_space=ACTION, seeds=(1, 2, 3), envs=ENVS, policy=_Policy())
-    if not shaper.separate_stream:  # which is for agents without a replay buffer
-        host = dataclasses.replace(host, replay=Replay(host, capacity=2 * STEPS * ENVS))
-    shaper.bind(host)
+    shaper.bind(dataclasses.replace(host, replay=Replay(host, capacity=2 * STEPS * ENVS)))
     return shaper
 
 

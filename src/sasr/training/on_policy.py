@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sasr.agents.ppo import Minibatch, Ppo, PpoConfig
+from sasr.agents.ppo import Minibatch, Ppo
 from sasr.experience.rollout_buffer import Rollouts
 from sasr.experience.types import Batch, Host, Transition
-from sasr.shaping.base import RewardShaper, Shaper, check_bonus
+from sasr.shaping.base import RewardShaper, check_bonus
 from sasr.training.base import Learner, Saved, bonus_figures, named
 
 
@@ -52,7 +52,7 @@ class OnPolicy(Learner):
         self.rollouts = Rollouts(host, rows=agent.rows)
         self.experience = self.rollouts
         if self.shaper is not None:
-            self.shaper.bind(host)
+            self.shaper.bind(dataclasses.replace(host, separate_stream=agent.heads == 2))
         P, N, config = host.members, agent.steps_per_rollout, agent.config
         # What is learned from, at addresses that a captured graph can rely on.
         self.advantage = torch.zeros((P, N), device=host.device)
@@ -188,14 +188,6 @@ class OnPolicy(Learner):
         self.acted = None
         self.next_minibatch.zero_()
         self.complete = "replay" in saved
-
-
-def with_value_heads(config: PpoConfig, shaper: Shaper | None) -> PpoConfig:
-    """Settings with the number of value heads decided: two for a shaper with a `separate_stream`."""
-    if config.value_heads is not None:
-        return config
-    separate = shaper is not None and shaper.separate_stream
-    return dataclasses.replace(config, value_heads=2 if separate else 1)
 
 
 def _rows(values: Tensor, index: Tensor) -> Tensor:

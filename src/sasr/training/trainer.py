@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,76 +29,43 @@ from sasr.training.evaluate import Evaluation, evaluate
 from sasr.training.fast import speed_up
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
-from sasr.training.on_policy import OnPolicy, with_value_heads
+from sasr.training.on_policy import OnPolicy
 from sasr.training.signals import InterruptedBySignal, StopSignals
 
 CHECKPOINTS = "checkpoints"
 """The folder of checkpoints in a run's folder."""
 
 
-class Recorder(Protocol):
-    """Called with what happens in a run. Steps are those of each seed."""
+class Recorder:
+    """Called with what happens in a run; this one does nothing. Steps are those of each seed."""
 
     def begin(self, trainer: Trainer) -> None:
         """The run starts, or goes on at `trainer.loop.steps`."""
-        ...
 
     def turned(self, steps: int) -> None:
         """Another turn is done; called very often."""
-        ...
 
     def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
         """Episodes of training ended."""
-        ...
 
     def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
         """Figures of the agent and the shaper, each (P,)."""
-        ...
 
     def evaluation(self, steps: int, result: Evaluation) -> None:
         """The agents were evaluated."""
-        ...
 
     def notice(self, steps: int, text: str) -> None:
         """Something a person should know."""
-        ...
 
     def save(self) -> dict[str, Any]:
         """Plain data to go on from, as a part of a checkpoint."""
-        ...
-
-    def load(self, saved: Mapping[str, Any]) -> None:
-        """Go on from saved data: what was recorded after it is taken back."""
-        ...
-
-
-class Silent:
-    """A recorder that does nothing."""
-
-    def begin(self, trainer: Trainer) -> None:
-        """Nothing."""
-
-    def turned(self, steps: int) -> None:
-        """Nothing."""
-
-    def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
-        """Nothing."""
-
-    def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
-        """Nothing."""
-
-    def evaluation(self, steps: int, result: Evaluation) -> None:
-        """Nothing."""
-
-    def notice(self, steps: int, text: str) -> None:
-        """Nothing."""
-
-    def save(self) -> dict[str, Any]:
-        """Nothing."""
         return {}
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Nothing."""
+        """Go on from saved data: what was recorded after it is taken back."""
+
+    def close(self, steps: int) -> None:
+        """The run has ended at `steps`, also after an error; called once, by whoever made the recorder."""
 
 
 class Trainer:
@@ -123,7 +90,7 @@ class Trainer:
             task: The task itself, where the settings have only a text for it.
         """
         self.task = config.task if task is None else task
-        self.config, self.folder, self.recorder = config, folder, recorder or Silent()
+        self.config, self.folder, self.recorder = config, folder, recorder or Recorder()
         self.device = choose_device(config.device)
         self.signals = StopSignals()
         self._evaluation_due = False  # at the step where the run is
@@ -373,6 +340,7 @@ def make_learner(
 ) -> Learner:
     """Agent, experience and shaper as one."""
     shaper = adapt(shaper)
+    _, kind = agent_named(config.agent, population.action_space)
     host = Host(
         observation_space=population.observation_space,
         action_space=population.action_space,
@@ -380,13 +348,13 @@ def make_learner(
         envs=population.environments,
         device=device,
         discount=config.discount,
+        separate_stream=shaper is not None and shaper.separate_stream and kind.separates,
     )
-    _, kind = agent_named(config.agent, population.action_space)
     asked = config.truncation_is_terminal
     wanted = shaper is not None and shaper.truncation_is_terminal
     terminal = wanted if asked is None else asked
     if kind.on_policy:
-        agent = kind.make(host, with_value_heads(config.agent_config or kind.settings(), shaper))
+        agent = kind.make(host, config.agent_config or kind.settings())
         if config.steps <= agent.steps_per_rollout:
             raise ValueError(
                 f"steps={config.steps} ends before anything is learned from a first rollout of "

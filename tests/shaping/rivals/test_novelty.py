@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from sasr import SASR, Host, check_shaper
+from sasr import SASR, check_shaper
 from sasr.agents import PpoConfig
 from sasr.shaping.registry import SHAPERS, shaper_named
 from sasr.shaping.rivals.drnd import DrndConfig
@@ -20,7 +20,7 @@ from sasr.shaping.rivals.explo import Explo
 from sasr.shaping.rivals.moments import ReturnSpread
 from sasr.shaping.rivals.rnd import RELEASED, RND, RndConfig
 from sasr.training import TrainConfig, Trainer
-from tests.conftest import box, make_batch, make_step
+from tests.conftest import make_batch, make_step
 from tests.shaping.rivals.novelty import KINDS, bind
 from tests.training.test_loop import run, same_weights
 
@@ -223,14 +223,6 @@ def test_settings_go_to_json_and_back(kind: str) -> None:
     assert TrainConfig.from_json(config.to_json()) == config
     with pytest.raises(TypeError, match="must be a SasrConfig"):
         TrainConfig(task="TwoRooms", shaper="sasr", shaper_config=RndConfig())
-
-
-def test_a_separate_stream_needs_an_agent_that_can_keep_it_apart() -> None:
-    apart = RND(separate_stream=True)
-    assert apart.separate_stream
-    with pytest.raises(ValueError, match="agent='ppo'"):
-        run(50, shaper=apart)
-    apart.bind(Host(observation_space=box(2), action_space=box(1)))
 
 
 # -------------------------------------------------------------------------------------- pictures

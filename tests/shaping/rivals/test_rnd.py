@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from sasr import Host
+from sasr.experience.replay import Replay
 from sasr.networks.adam import Adam
 from sasr.shaping.rivals.rnd import RND
-from tests.conftest import make_batch, make_step
+from tests.conftest import box, make_batch, make_step
 from tests.shaping.rivals.novelty import bind, clusters
 
 
@@ -40,16 +43,21 @@ def test_the_bonus_of_what_is_sampled_adds_up_to_the_weight_however_small_errors
 
 
 def test_a_bonus_that_fades_beside_the_reward_begins_with_more_weight() -> None:
-    weights: dict[float, dict[str, Any]] = {
-        10.0: {},
-        0.5: {"normaliser": "replay"},
-        0.25: {"weight": 0.25},
-    }
-    for weight, options in weights.items():
-        shaper, visited, _ = ready(**options)
-        batch = make_batch(visited)
-        torch.testing.assert_close(shaper.shape(batch), weight * shaper.novelty(shaper.states(visited)))
-    assert RND(separate_stream=True).config.chosen_weight == 0.5
+    rollouts = Host(observation_space=box(2), action_space=box(1))
+    replay = replace(rollouts, replay=Replay(rollouts, capacity=10))
+    apart = replace(rollouts, separate_stream=True)
+    weights: list[tuple[float, Host, dict[str, Any]]] = [
+        (10.0, replay, {}),
+        (0.5, replay, {"normaliser": "replay"}),
+        (1.0, apart, {}),
+        (0.5, rollouts, {}),
+        (0.25, apart, {"weight": 0.25}),
+    ]
+    visited = torch.randn(1, 8, 2)
+    for weight, host, options in weights:
+        shaper = RND(**options)
+        shaper.bind(host)
+        torch.testing.assert_close(shaper.shape(make_batch(visited)), weight * shaper.novelty(visited))
 
 
 def test_biases_make_what_is_far_away_stand_out_more() -> None:

@@ -199,9 +199,22 @@ class ShapedHerReplayBuffer(ShapedDictReplayBuffer, HerReplayBuffer):
                 "shaper, or ShapedReplayBuffer"
             )
 
+        self._successes_drawn: list[Array] = []
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.env = None  # Stable-Baselines3 sets it right after loading
+
+    def _get_real_samples(self, rows: Array, envs: Array, env: VecNormalize | None = None) -> DictReplayBufferSamples:
+        self._successes_drawn = [self.successes[rows, envs]]
+        return super()._get_real_samples(rows, envs, env)
+
+    def _get_virtual_samples(self, rows: Array, envs: Array, env: VecNormalize | None = None) -> DictReplayBufferSamples:
+        samples = super()._get_virtual_samples(rows, envs, env)
+        # A success stays one where the new goal is rewarded as the old one was.
+        as_before = samples.rewards.numpy(force=True)[:, 0] == self.rewards[rows, envs]
+        self._successes_drawn.append(self.successes[rows, envs] & as_before)
+        return samples
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         """Real and relabelled steps, as the agent learns from them."""
@@ -213,6 +226,7 @@ class ShapedHerReplayBuffer(ShapedDictReplayBuffer, HerReplayBuffer):
             reward=raw.rewards[None, :, 0],
             next_obs=self._states(next_obs),
             terminated=raw.dones[None, :, 0] > 0,
+            success=self._on_device(np.concatenate(self._successes_drawn)),
         )
         bonus = self.shape(batch)
         self.train_shaper(batch)

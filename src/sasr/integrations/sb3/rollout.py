@@ -59,11 +59,6 @@ class ShapedRolloutBuffer(ShapedBuffer, RolloutBuffer):
                 f"{type(self.settings).__name__} learns from a replay buffer, which PPO and A2C have not; take sasr, "
                 "rnd, drnd or explo, or another agent with ShapedReplayBuffer"
             )
-        if getattr(self.settings, "separate_stream", False):
-            raise ValueError(
-                "separate_stream=True keeps the bonus apart for an agent with two value heads, and Stable-Baselines3's "
-                "have one; drop it"
-            )
         super().__init__(buffer_size, observation_space, action_space, device, gae_lambda, gamma, n_envs)
         self.bind(seed=seed, discount=gamma)
 

@@ -24,16 +24,16 @@ function meanAndError(seeds) {
   return { centre, low, high, count };
 }
 
-function across(cell, steps) {
+function across(result, steps) {
   if (state.x !== "hours") return steps;
   const last = steps[steps.length - 1];
-  return cell.hours && last ? steps.map((step) => (step / last) * cell.hours) : [];
+  return result.hours && last ? steps.map((step) => (step / last) * result.hours) : [];
 }
 
-function curveOf(cell) {
-  const found = decoded(cell);
+function curveOf(result) {
+  const found = decoded(result);
   const success = state.y === "success";
-  const [low, high] = cell.scale;
+  const [low, high] = result.scale;
   const scaled = (values) => (state.y === "normalised" ? values.map((v) => (high > low ? (v - low) / (high - low) : NaN)) : values);
   const shown = (list) => (list || []).map((values) => smoothed(scaled(values), state.smoothing));
   const seeds = shown(success ? found.success : found.returns);
@@ -41,7 +41,7 @@ function curveOf(cell) {
   if (state.show === "iqm" && seeds.length) {
     [curve.centre, curve.low, curve.high] = shown(success ? found.successIqm : found.returnsIqm);
   }
-  return { ...curve, seeds, x: across(cell, found.steps) };
+  return { ...curve, seeds, x: across(result, found.steps) };
 }
 
 // One closed outline for each stretch without gaps.
@@ -61,31 +61,31 @@ function outline(curve) {
   return { x, y };
 }
 
-function tracesOf(cell) {
-  const curve = curveOf(cell);
+function tracesOf(result) {
+  const curve = curveOf(result);
   if (!curve.x.length || !curve.seeds.length) return [];
-  const own = colour(cell.method), name = data.methods[cell.method];
+  const own = colour(result.method), name = data.methods[result.method];
   const unit = state.x === "hours" ? "%{x:.3g} h" : "%{x:,} steps";
   const line = { type: "scatter", mode: "lines", name, x: curve.x, connectgaps: false, meta: "line" };
   const traces = [];
   if (state.show === "seeds") {
     curve.seeds.forEach((seed, index) => traces.push({
       ...line, y: seed, meta: "seed", line: { color: faint(own, 0.45), width: 1 },
-      hovertemplate: `<b>${escaped(name)}</b>, seed ${cell.seeds[index]}<br>${unit}: %{y:.4g}<extra></extra>`,
+      hovertemplate: `<b>${escaped(name)}</b>, seed ${result.seeds[index]}<br>${unit}: %{y:.4g}<extra></extra>`,
     }));
   } else {
     traces.push({ type: "scatter", mode: "lines", ...outline(curve), fill: "toself", fillcolor: faint(own, 0.16), line: { width: 0 }, hoverinfo: "skip", meta: "band" });
   }
   const between = state.show === "seeds" ? "" : "<br>%{customdata[0]:.4g} to %{customdata[1]:.4g}";
   traces.push({
-    ...line, y: curve.centre, line: { color: own, width: cell.method === 0 ? 2.6 : 1.7, dash: dash(cell.method) },
+    ...line, y: curve.centre, line: { color: own, width: result.method === 0 ? 2.6 : 1.7, dash: dash(result.method) },
     customdata: curve.count.map((n, at) => [curve.low[at], curve.high[at], n]),
-    hovertemplate: `<b>${escaped(name)}</b> %{y:.4g}${between}<br>${unit}, %{customdata[2]} of ${cell.seeds.length} seeds<extra></extra>`,
+    hovertemplate: `<b>${escaped(name)}</b> %{y:.4g}${between}<br>${unit}, %{customdata[2]} of ${result.seeds.length} seeds<extra></extra>`,
     mode: curve.x.length === 1 ? "markers" : "lines",
   });
-  if (state.reference && cell.reference && state.y === "return" && state.x !== "hours") {
+  if (state.reference && result.reference && state.y === "return" && state.x !== "hours") {
     traces.push({
-      type: "scatter", mode: "lines", name: `${name}, reference`, x: cell.reference.steps, y: cell.reference.mean, meta: "reference",
+      type: "scatter", mode: "lines", name: `${name}, reference`, x: result.reference.steps, y: result.reference.mean, meta: "reference",
       line: { color: faint(own, 0.75), width: 1.2, dash: "dash" },
       hovertemplate: `<b>${escaped(name)}</b>, reference<br>%{x:,} steps: %{y:.4g}<extra></extra>`,
     });
@@ -125,7 +125,7 @@ const charts = data.tasks.map((name, task) => {
   const enlarge = make("button", { type: "button", class: "plain", "aria-pressed": "false", onclick: () => toggleSize(chart) }, "enlarge");
   const behind = make("details", { class: "behind", ontoggle: () => behind.open && tellCommands(chart) }, make("summary", {}, "Commands and machines"));
   const caption = make("figcaption", {}, make("h3", {}, name));
-  const unfinished = data.cells.filter((cell) => cell.task === task && cell.gaps.length).length;
+  const unfinished = data.results.filter((result) => result.task === task && result.gaps.length).length;
   if (unfinished) caption.append(make("a", { class: "chip warn", href: "#notes" }, `${unfinished} incomplete`));
   caption.append(enlarge);
   const figure = make("figure", { "data-task": name }, caption, plot, behind);
@@ -148,16 +148,16 @@ function toggleSize(chart) {
   if (chart.plot.data) Plotly.Plots.resize(chart.plot);
 }
 
-function chosenCells(task) {
-  return chosen("method").map((method) => cellAt.get(`${task}/${method}`)).filter(Boolean);
+function chosenResults(task) {
+  return chosen("method").map((method) => resultAt.get(`${task}/${method}`)).filter(Boolean);
 }
 
 function drawChart(chart) {
   if (!canDraw() || !chart.stale || chart.figure.hidden) return;
   chart.stale = false;
-  const cells = chosenCells(chart.task);
-  const traces = cells.slice().reverse().flatMap(tracesOf);  // the first method is drawn last, on top
-  const unscaled = state.y === "normalised" && !cells.some((cell) => cell.scale[1] > cell.scale[0]);
+  const results = chosenResults(chart.task);
+  const traces = results.slice().reverse().flatMap(tracesOf);  // the first method is drawn last, on top
+  const unscaled = state.y === "normalised" && !results.some((result) => result.scale[1] > result.scale[0]);
   const titles = { steps: "steps", log: "steps", hours: "hours", return: "return", normalised: "normalised return", success: "success rate" };
   draw(chart.plot, traces, {
     xaxis: { title: { text: titles[state.x], standoff: 6 }, type: state.x === "log" ? "log" : "linear", nticks: 6 },
@@ -167,7 +167,7 @@ function drawChart(chart) {
   }, chart.name);
   const table = data.tables.find((own) => own.key === "final");
   const row = table.rows[chart.task];
-  const told = cells.map((cell) => `${data.methods[cell.method]} ${row[cell.method + 1].text}`).join("; ");
+  const told = results.map((result) => `${data.methods[result.method]} ${row[result.method + 1].text}`).join("; ");
   chart.plot.setAttribute("aria-label", `Learning curves on ${chart.name}. Final returns: ${told}.`);
 }
 
@@ -187,14 +187,14 @@ function drawCurves() {
 }
 
 function tellCommands(chart) {
-  const parts = chosenCells(chart.task).flatMap((cell) => {
-    const name = data.methods[cell.method];
-    const head = make("h4", {}, make("i", { class: "swatch", style: `--own:${colour(cell.method)}` }), name);
-    const command = cell.command
-      ? make("div", { class: "command" }, make("code", {}, cell.command), make("button", { type: "button", class: "plain", onclick: () => copy(cell.command, "Command") }, "copy"))
+  const parts = chosenResults(chart.task).flatMap((result) => {
+    const name = data.methods[result.method];
+    const head = make("h4", {}, make("i", { class: "swatch", style: `--own:${colour(result.method)}` }), name);
+    const command = result.command
+      ? make("div", { class: "command" }, make("code", {}, result.command), make("button", { type: "button", class: "plain", onclick: () => copy(result.command, "Command") }, "copy"))
       : make("p", {}, "Its command was not recorded; all settings are in its config.");
-    const odd = [...cell.gaps, ...cell.remarks].map((text) => make("p", {}, text));
-    return [head, command, make("p", {}, cell.facts), ...odd];
+    const odd = [...result.gaps, ...result.remarks].map((text) => make("p", {}, text));
+    return [head, command, make("p", {}, result.facts), ...odd];
   });
   chart.behind.replaceChildren(chart.behind.firstElementChild, ...parts);
 }

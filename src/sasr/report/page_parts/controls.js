@@ -10,9 +10,9 @@ function makeControls() {
     }));
   }
   const choices = (name, list) => form.elements[name].append(...list.filter(Boolean).map(([value, text]) => make("option", { value }, text)));
-  choices("x", [["steps", "steps"], ["log", "steps, logarithmic"], data.cells.some((cell) => cell.hours) && ["hours", "hours of training"]]);
-  choices("y", [["return", "return"], data.methods.length > 1 && ["normalised", "return, normalised by task"], data.cells.some((cell) => cell.success) && ["success", "success rate"]]);
-  byId("with-reference").hidden = !data.cells.some((cell) => cell.reference);
+  choices("x", [["steps", "steps"], ["log", "steps, logarithmic"], data.results.some((result) => result.hours) && ["hours", "hours of training"]]);
+  choices("y", [["return", "return"], data.methods.length > 1 && ["normalised", "return, normalised by task"], data.results.some((result) => result.success) && ["success", "success rate"]]);
+  byId("with-reference").hidden = !data.results.some((result) => result.reference);
 }
 
 function toForm() {

@@ -33,23 +33,23 @@ function rows(values, width) {
   return found;
 }
 
-function decoded(cell) {
-  if (!cell.decoded) {
-    const steps = Array.from(new Uint32Array(bytes(cell.steps).buffer));
+function decoded(result) {
+  if (!result.decoded) {
+    const steps = Array.from(new Uint32Array(bytes(result.steps).buffer));
     const width = Math.max(1, steps.length);
-    const [low, high] = cell.range;
-    cell.decoded = {
+    const [low, high] = result.range;
+    result.decoded = {
       steps,
-      returns: rows(unpack(cell.returns, low, high, 16), width),
-      returnsIqm: rows(unpack(cell.iqm, low, high, 16), width),
-      success: cell.success && rows(unpack(cell.success, 0, 1, 8), width),
-      successIqm: cell.successIqm && rows(unpack(cell.successIqm, 0, 1, 8), width),
+      returns: rows(unpack(result.returns, low, high, 16), width),
+      returnsIqm: rows(unpack(result.iqm, low, high, 16), width),
+      success: result.success && rows(unpack(result.success, 0, 1, 8), width),
+      successIqm: result.successIqm && rows(unpack(result.successIqm, 0, 1, 8), width),
     };
   }
-  return cell.decoded;
+  return result.decoded;
 }
 
-const cellAt = new Map(data.cells.map((cell) => [`${cell.task}/${cell.method}`, cell]));
+const resultAt = new Map(data.results.map((result) => [`${result.task}/${result.method}`, result]));
 
 // ---- what is chosen ----
 const state = {

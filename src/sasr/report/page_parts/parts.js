@@ -68,9 +68,9 @@ function makeFilms() {
 // ---- what a reader must know ----
 function makeRemarks() {
   const list = (title, kind, items) => (items.length ? [make("h3", {}, make("span", { class: `chip ${kind}` }, title)), make("ul", {}, ...items.map((text) => make("li", {}, text)))] : []);
-  const label = (cell) => `${data.methods[cell.method]} on ${data.tasks[cell.task]}`;
-  const incomplete = data.cells.filter((cell) => cell.gaps.length).map((cell) => `${label(cell)}: ${cell.gaps.join("; ")}`);
-  const odd = data.cells.filter((cell) => cell.remarks.length).map((cell) => `${label(cell)}: ${cell.remarks.join("; ")}`);
+  const label = (result) => `${data.methods[result.method]} on ${data.tasks[result.task]}`;
+  const incomplete = data.results.filter((result) => result.gaps.length).map((result) => `${label(result)}: ${result.gaps.join("; ")}`);
+  const odd = data.results.filter((result) => result.remarks.length).map((result) => `${label(result)}: ${result.remarks.join("; ")}`);
   const parts = [
     ...list("Could not be read", "bad", data.problems.map((own) => `${own.path} ${own.text}`)),
     ...list("Incomplete, and marked * in the tables", "warn", incomplete),

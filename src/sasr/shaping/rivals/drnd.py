@@ -78,6 +78,7 @@ class DRND(Shaper):
     def make(self, host: Host) -> None:
         """Draw the targets and the predictor."""
         config, device = self.config, host.device
+        self.weight = config.weight_on(host)
         self.states = StateVectors(host.observation_space, device)
         width, picture = self.states.width, self.states.picture
         outputs = config.outputs or (512 if picture else 64)
@@ -115,7 +116,7 @@ class DRND(Shaper):
     def shape(self, batch: Batch) -> Tensor:
         """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
         self.check_batch(batch)
-        return self.config.chosen_weight * self.novelty(self.states(batch.next_obs))
+        return self.weight * self.novelty(self.states(batch.next_obs))
 
     def outputs(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs of the predictor (P, B, D) and of the targets (N, P, B, D) for states (P, B, width)."""

@@ -29,8 +29,8 @@ class DistillationConfig:
     """Settings of random networks and of a predictor that learns them; the defaults suit learning from replay."""
 
     weight: float | None = None
-    """Weight of the bonus; 0 is the plain agent. None is 10 for a bonus that fades beside the reward, and 0.5 for one
-    that does not fade or has a value head of its own."""
+    """Weight of the bonus; 0 is the plain agent. None is 10 with replay where the bonus fades, and 0.5 where it does
+    not. On rollouts it is 1, as published, with a value head of its own, and else 0.5."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers; DRND's predictor repeats the last one. Pictures have convolutions before them."""
     outputs: int | None = None
@@ -51,8 +51,9 @@ class DistillationConfig:
     they fade (return), or their recent mean over the sampled states, as a sum over the horizon (replay)."""
     horizon_discount: float = 0.99
     """The discount γ of those sums."""
-    separate_stream: bool = False
-    """Keep the bonus apart from the reward, for an agent with two value heads."""
+    separate_stream: bool = True
+    """As published, the bonus is a return of its own, which goes on over the ends of episodes, in agents that can keep
+    critics for it (sac, ppo). The others, and all with separate_stream=false, add it to the reward."""
 
     def __post_init__(self) -> None:
         if self.weight is not None:
@@ -72,12 +73,13 @@ class DistillationConfig:
         if self.normaliser not in ("return", "replay"):
             raise unknown_name("normaliser", self.normaliser, ("return", "replay"))
 
-    @property
-    def chosen_weight(self) -> float:
-        """The weight, where none is given that which suits the normaliser."""
+    def weight_on(self, host: Host) -> float:
+        """The weight; where none is given, one that suits what the host learns from."""
         if self.weight is not None:
             return self.weight
-        return 0.5 if self.separate_stream or self.normaliser == "replay" else 10.0
+        if host.replay is None:
+            return 1.0 if host.separate_stream else 0.5
+        return 0.5 if self.normaliser == "replay" else 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +132,7 @@ class RND(Shaper):
     def make(self, host: Host) -> None:
         """Draw both networks."""
         config, device = self.config, host.device
+        self.weight = config.weight_on(host)
         self.states = StateVectors(host.observation_space, device)
         width, picture = self.states.width, self.states.picture
         outputs = config.outputs or (512 if picture else 64)
@@ -162,7 +165,7 @@ class RND(Shaper):
     def shape(self, batch: Batch) -> Tensor:
         """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
         self.check_batch(batch)
-        return self.config.chosen_weight * self.novelty(self.states(batch.next_obs))
+        return self.weight * self.novelty(self.states(batch.next_obs))
 
     def error(self, states: Tensor) -> Tensor:
         """Mean squared error (P, B) of the predictor on states (P, B, width)."""
@@ -197,8 +200,8 @@ def make_scale(config: Any, host: Host) -> RecentSum | ReturnSpread | Transposed
         return RecentSum(host.members, **common)
     if config.compat and isinstance(config, RndConfig):
         return TransposedSpread(host.members, host.envs, rollout=config.rollout, **common)
-    # An agent with two value heads learns from rollouts, without thousands of random steps before the first.
-    return ReturnSpread(host.members, host.envs, learning=config.separate_stream, **common)
+    # Rollouts are learned from without thousands of random steps before the first.
+    return ReturnSpread(host.members, host.envs, learning=host.replay is None, **common)
 
 
 def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:

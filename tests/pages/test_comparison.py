@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from pages.guard import ALL, duel_table, duels, guard_table, promises
+from pages.comparison import ALL, comparison_table, comparisons, promises, rivals_table
 from pages.rows import BASE, DEFAULT, Row, rows_of
 from sasr.report.seeds import SeedResult
 from sasr.report.store import Result
@@ -15,7 +15,7 @@ def rows(*results: Result) -> dict[str, list[Row]]:
     by_task: dict[str, list[Result]] = {}
     for result in results:
         by_task.setdefault(result.task, []).append(result)
-    return {task: rows_of(lot, base="sac") for task, lot in by_task.items()}
+    return {task: rows_of(task_rows, base="sac") for task, task_rows in by_task.items()}
 
 
 def result(task: str, method: str, level: float, **options: int) -> Result:
@@ -23,10 +23,11 @@ def result(task: str, method: str, level: float, **options: int) -> Result:
 
 
 def test_the_default_is_better_or_worse_where_the_whole_interval_says_so() -> None:
-    lot = [result("AntStand", "sasr-authors", 9.1)]
+    task_rows = [result("AntStand", "sasr-authors", 9.1)]
     for task, ours, theirs in (("AntStand", 9.0, 1.0), ("AntFar", 1.0, 90.0), ("Other-v0", 9.0, 1.0)):
-        lot += [result(task, DEFAULT, ours), result(task, BASE, theirs, steps=20_000, points=40)]
-    lines = {str(row[0].value): [entry.text() for entry in row[1:]] for row in guard_table(rows(*lot)).rows}
+        task_rows += [result(task, DEFAULT, ours), result(task, BASE, theirs, steps=20_000, points=40)]
+    table = rivals_table(rows(*task_rows), DEFAULT, {BASE: "plain SAC", "sasr-authors": "the released settings"})
+    lines = {str(row[0].value): [entry.text() for entry in row[1:]] for row in table.rows}
     assert lines["AntStand"][:3] == ["10,000", "1.00 [1.00, 1.00]", "better"]
     assert lines["AntStand"][5] == "not told apart"
     assert lines["AntFar"][:3] == ["10,000", "0.00 [0.00, 0.00]", "worse"]
@@ -37,9 +38,9 @@ def test_the_default_is_better_or_worse_where_the_whole_interval_says_so() -> No
 
 def test_one_seed_each_gives_no_verdict_and_a_single_task_no_line_over_all() -> None:
     pair = [make_result("AntStand", method, seeds=1, level=level) for method, level in (("sasr", 1.0), ("sac", 0.1))]
-    assert duels(rows(*pair), "sasr", "sac").keys() == {"AntStand"}
-    duel = duels(rows(*pair), "sasr", "sac")["AntStand"]
-    assert (duel.verdict, duel.better.value) == ("one seed", 1.0)
+    assert comparisons(rows(*pair), "sasr", "sac").keys() == {"AntStand"}
+    comparison = comparisons(rows(*pair), "sasr", "sac")["AntStand"]
+    assert (comparison.verdict, comparison.better.value) == ("one seed", 1.0)
 
 
 def test_areas_are_compared_as_far_as_both_go() -> None:
@@ -48,7 +49,7 @@ def test_areas_are_compared_as_far_as_both_go() -> None:
         seeds = [SeedResult(seed=seed, steps=points, returns=tuple(returns), final=(0.0,)) for seed in range(3)]
         return replace(make_result("AntFar", method, steps=steps), seeds=tuple(seeds))
 
-    table = duel_table(
+    table = comparison_table(
         rows(curves("sasr", (90.0, 10.0), 10_000), curves("sac", (0, 80, 0), 15_000)), "sasr", "sac", title=""
     )
     (line,) = ([entry.text() for entry in row] for row in table.rows)
@@ -57,9 +58,9 @@ def test_areas_are_compared_as_far_as_both_go() -> None:
 
 def test_promises_say_how_new_results_stand_and_never_fail() -> None:
     settings = {"shaper_config": asdict(PRESETS["auto"])}
-    lot = [replace(result("HumanKeep", DEFAULT, 10.0), config=settings), result("HumanKeep", BASE, 90.0)]
-    lot += [result("MountainCar", DEFAULT, 1.0), result("MountainCar", BASE, 0.1)]
-    lines = promises(rows(*lot))
+    task_rows = [replace(result("HumanKeep", DEFAULT, 10.0), config=settings), result("HumanKeep", BASE, 90.0)]
+    task_rows += [result("MountainCar", DEFAULT, 1.0), result("MountainCar", BASE, 0.1)]
+    lines = promises(rows(*task_rows))
     assert lines[0].startswith("the default against plain SAC: worse on HumanKeep; better on MountainCar")
     assert lines[-1].endswith(": MountainCar")  # its settings are not today's
     assert promises({})

@@ -1,0 +1,162 @@
+"""SAC whose bonus is a return of its own, which goes on over the ends of episodes (Burda et al., 2019).
+
+Twin critics of its own learn it, and the actor climbs the sum of both values. The bonus comes with its weight, so that
+is in its value too.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from sasr.agents.base import TwinCritic
+from sasr.agents.sac import Sac, UpdateNoise
+from sasr.agents.sac_config import SacConfig
+from sasr.agents.sac_discrete import SacDiscrete, SacDiscreteConfig, TwinValues
+from sasr.experience.types import Batch, Host
+from sasr.networks.adam import Adam
+from sasr.networks.layers import PopulationLinear
+from sasr.randomness import MemberStreams
+
+
+def make_sac(host: Host, config: SacConfig | None = None) -> Sac:
+    """SAC as the host wants it: with the bonus apart from the reward, or in it."""
+    if host.separate_stream:
+        return SacWithBonusCritic(host, config)
+    return Sac(host, config)
+
+
+def make_sac_discrete(host: Host, config: SacDiscreteConfig | None = None) -> SacDiscrete:
+    """The same for discrete actions."""
+    if host.separate_stream:
+        return SacDiscreteWithBonusCritic(host, config)
+    return SacDiscrete(host, config)
+
+
+class SacWithBonusCritic(Sac):
+    """P soft actor-critics with second twin critics, for the bonus alone."""
+
+    compilable = (*Sac.compilable, "next_bonus_value", "bonus_critic_loss")
+
+    def __init__(self, host: Host, config: SacConfig | None = None) -> None:
+        super().__init__(host, config)
+        config, init = self.config, _init(host)
+        self.bonus_critic = TwinCritic(self.inputs, config.hidden, init, host.device, norm=config.critic_norm)
+        _start_at_zero(self.bonus_critic)
+        self.target_bonus_critic = copy.deepcopy(self.bonus_critic).requires_grad_(False)
+        self.bonus_critic_adam = Adam(list(self.bonus_critic.parameters()), lr=config.critic_lr)
+
+    def bootstrap(self, batch: Batch, noise: UpdateNoise) -> Tensor:
+        """The parts of the targets that need no reward and no bonus, (2, P, B): the reward's and the bonus's."""
+        return torch.stack([super().bootstrap(batch, noise), self.next_bonus_value(batch, noise.target)])
+
+    @torch.no_grad()
+    def next_bonus_value(self, batch: Batch, noise: Tensor) -> Tensor:
+        """γⁿ·min Q′(s′, a′) of the bonus, (P, B); s′ is the next episode's first state where one ended."""
+        next_obs = self._observed(_following(batch))
+        action, _ = self.actor.sample(next_obs, noise)
+        value: Tensor = self.target_bonus_critic(next_obs, action).amin(0)
+        return (self.discount if batch.discount is None else batch.discount) * value
+
+    def learn(
+        self, batch: Batch, bonus: Tensor, bootstrap: Tensor, noise: UpdateNoise, update_actor: bool
+    ) -> dict[str, Tensor]:
+        """One update of the bonus's critics, then one of plain SAC without the bonus."""
+        of_reward, of_bonus = bootstrap.unbind(0)
+        loss, figures = self.bonus_critic_loss(batch, bonus + of_bonus)
+        self.bonus_critic_adam.minimise(loss)
+        return figures | super().learn(batch, torch.zeros_like(bonus), of_reward, noise, update_actor)
+
+    def bonus_critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Squared errors of the bonus's critics, summed over P, and figures (P,)."""
+        return _loss(self.bonus_critic(self._observed(batch.obs), self._vectors(batch.action)), target)
+
+    @torch.no_grad()
+    def update_targets(self) -> None:
+        """Move both kinds of target critics a little towards the critics."""
+        super().update_targets()
+        _soft_update(self.target_bonus_critic, self.bonus_critic, self.config.tau)
+
+    def climbed_value(self, obs: Tensor, action: Tensor) -> Tensor:
+        """The sum of the reward's and the bonus's values, (P, B)."""
+        of_bonus: Tensor = self.bonus_critic(obs, action, frozen=True).amin(0)
+        return super().climbed_value(obs, action) + of_bonus
+
+
+class SacDiscreteWithBonusCritic(SacDiscrete):
+    """The same for discrete actions, whose values are expectations."""
+
+    compilable = (*SacDiscrete.compilable, "next_bonus_value", "bonus_critic_loss")
+
+    def __init__(self, host: Host, config: SacDiscreteConfig | None = None) -> None:
+        super().__init__(host, config)
+        config, init = self.config, _init(host)
+        self.bonus_critic = TwinValues(host.observation_space, self.actions, config, init, host.device)
+        _start_at_zero(self.bonus_critic)
+        self.target_bonus_critic = copy.deepcopy(self.bonus_critic).requires_grad_(False)
+        self.bonus_critic_adam = Adam(list(self.bonus_critic.parameters()), lr=config.critic_lr)
+
+    def bootstrap(self, batch: Batch, noise: None = None) -> Tensor:
+        """The parts of the targets that need no reward and no bonus, (2, P, B): the reward's and the bonus's."""
+        return torch.stack([super().bootstrap(batch, noise), self.next_bonus_value(batch)])
+
+    @torch.no_grad()
+    def next_bonus_value(self, batch: Batch) -> Tensor:
+        """γⁿ·E[min Q′](s′) of the bonus, (P, B); s′ is the next episode's first state where one ended."""
+        next_obs = _following(batch)
+        value: Tensor = (self.log_policy(next_obs).exp() * self.target_bonus_critic(next_obs).amin(0)).sum(-1)
+        return (self.discount if batch.discount is None else batch.discount) * value
+
+    def learn(
+        self, batch: Batch, bonus: Tensor, bootstrap: Tensor, noise: None, update_actor: bool
+    ) -> dict[str, Tensor]:
+        """One update of the bonus's critics, then one of plain discrete SAC without the bonus."""
+        of_reward, of_bonus = bootstrap.unbind(0)
+        loss, figures = self.bonus_critic_loss(batch, bonus + of_bonus)
+        self.bonus_critic_adam.minimise(loss)
+        return figures | super().learn(batch, torch.zeros_like(bonus), of_reward, noise, update_actor)
+
+    def bonus_critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Squared errors of the bonus's critics, summed over P, and figures (P,)."""
+        return _loss(self.of_taken(self.bonus_critic(batch.obs), batch), target)
+
+    @torch.no_grad()
+    def update_targets(self) -> None:
+        """Move both kinds of target critics a little towards the critics."""
+        super().update_targets()
+        _soft_update(self.target_bonus_critic, self.bonus_critic, self.config.tau)
+
+    def climbed_values(self, obs: Tensor) -> Tensor:
+        """The sums of the reward's and the bonus's values, (P, B, A)."""
+        of_bonus: Tensor = self.bonus_critic(obs).amin(0)
+        return super().climbed_values(obs) + of_bonus
+
+
+# ---------------------------------------------------------------- small parts
+
+
+def _init(host: Host) -> MemberStreams:
+    return MemberStreams(host.seeds, "agent/bonus", torch.device("cpu"))
+
+
+@torch.no_grad()
+def _start_at_zero(critic: nn.Module) -> None:
+    """Let all be worth nothing until a bonus was seen: a weight of 0 is the plain agent, bit for bit."""
+    last = [layer for layer in critic.modules() if isinstance(layer, PopulationLinear)][-1]
+    last.weight.zero_()
+    last.bias.zero_()
+
+
+def _following(batch: Batch) -> Tensor:
+    return batch.next_obs if batch.following is None else batch.following
+
+
+def _loss(values: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    loss = (values - target).square().mean(-1).sum(0)
+    return loss.sum(), {"bonus_critic_loss": loss.detach(), "bonus_q_mean": values.detach().mean((0, 2))}
+
+
+def _soft_update(target: nn.Module, critic: nn.Module, tau: float) -> None:
+    torch._foreach_lerp_(list(target.parameters()), list(critic.parameters()), tau)
