@@ -22,12 +22,25 @@ from sasr.tasks.environment import TaskLike, task_name
 from sasr.tasks.settings import DECIDED_ELSEWHERE, SCALAR, setting_types
 
 Mode = Literal["auto", "eager", "compile", "graph"]
+Precision = Literal["auto", "bf16"]
 """How updates run."""
 WHOLE_RUN = 2**62
 """Length of a schedule START,END without a length: `TrainConfig` makes it as long as the run."""
 MOST_SEEDS = 10_000
 """At most so many independent runs in one process."""
 _LARGEST = 10**12  # of the whole numbers in an agent's or a shaper's settings
+_LEAST = {
+    "steps": (1, ""),
+    "environments": (1, ""),
+    "frame_stack": (1, ""),
+    "capacity": (1, ""),
+    "eval_episodes": (1, ""),
+    "log_every": (1, ""),
+    "max_episode_steps": (1, "; None sets no limit"),
+    "eval_every": (0, "; 0 never evaluates"),
+    "log_states": (0, "; 0 counts no states"),
+    "checkpoint_minutes": (0, "; 0 writes one at the end"),
+}
 _MOST = {"steps": 10**12, "environments": 10**5, "eval_episodes": 10**5, "max_episode_steps": 10**12}
 
 
@@ -59,6 +72,8 @@ class TrainConfig:
     """cpu, cuda or cuda:1; auto uses CUDA if it is available."""
     accelerate: Mode = "auto"
     """How updates run: eager, compile, graph (CUDA graphs), or auto, the fastest on the device."""
+    precision: Precision = "auto"
+    """Of products that the agent learns with: auto is float32 (TF32 on CUDA), bf16 is faster on CPUs that have it."""
     frame_stack: int | None = None
     """Newest images that the policy sees at once; None is 4 where observations are single images, else 1."""
     capacity: int = 1_000_000
@@ -305,23 +320,13 @@ def choose_device(name: str) -> torch.device:
 
 
 def _check_counts(config: TrainConfig) -> None:
-    for name in ("steps", "environments", "frame_stack", "capacity", "eval_episodes", "log_every"):
+    for name, (least, hint) in _LEAST.items():
         value = getattr(config, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name}={value} must be at least 1")
+        if value is not None and not value >= least:  # which NaN is not either
+            raise ValueError(f"{name}={value} must be at least {least}{hint}")
     for name, most in _MOST.items():
         if (getattr(config, name) or 0) > most:
             raise ValueError(f"{name}={getattr(config, name)} must be at most {most:,}")
-    if config.max_episode_steps is not None and config.max_episode_steps < 1:
-        raise ValueError(f"max_episode_steps={config.max_episode_steps} must be at least 1; None sets no limit")
-    if config.eval_every is not None and config.eval_every < 0:
-        raise ValueError(f"eval_every={config.eval_every} must not be negative; 0 never evaluates")
-    if config.log_states < 0:
-        raise ValueError(f"log_states={config.log_states} must not be negative; 0 counts no states")
-    if not config.checkpoint_minutes >= 0.0:
-        raise ValueError(
-            f"checkpoint_minutes={config.checkpoint_minutes} must not be negative; 0 writes one at the end"
-        )
 
 
 def _check_seeds(seeds: tuple[int, ...]) -> None:
@@ -377,7 +382,7 @@ def _scheduled(config: Any, steps: int) -> Any:
 
 
 def _check_complete(agent_class: type[Any], data: Mapping[str, Any]) -> None:
-    """All settings of an agent must be present: the defaults of the version that wrote them may have been others."""
+    """All settings of an agent must be present: an earlier version may have had other defaults."""
     missing = sorted({setting.name for setting in dataclasses.fields(agent_class)} - data.keys())
     if missing:
         raise ValueError(

@@ -116,7 +116,7 @@ class Trainer:
             self.config = config = dataclasses.replace(
                 config, environments=config.envs, frame_stack=self.learner.frame_stack
             )
-            self.graphs = speed_up(self.learner, config.accelerate)
+            self.graphs = speed_up(self.learner, config.accelerate, config.precision)
             if config.steps < self.learner.burn_in:
                 raise ValueError(
                     f"steps={config.steps} is less than burn_in={self.learner.burn_in}: the agent would never learn; "
