@@ -46,7 +46,7 @@ class Settings:
     """The run's folder."""
     out: Path = Path("results/analysis")
     """Folder of the files."""
-    member: int = 0
+    seed_index: int = 0
     """Which of the run's seeds, counted from 0."""
     period: int = 25_000
     """Steps of a period in the picture of visited states."""
@@ -59,7 +59,7 @@ class Settings:
 
 
 class Steps(NamedTuple):
-    """What one member has in its replay buffer, in order; each (T, E, …)."""
+    """What one seed has in its replay buffer, in order; each (T, E, …)."""
 
     obs: Tensor
     next_obs: Tensor
@@ -80,12 +80,12 @@ class Saved(NamedTuple):
     """Steps at the end that it had not seen yet."""
 
 
-def read(run: Path, member: int) -> Saved:
-    """Everything that a member went through."""
+def read(run: Path, index: int) -> Saved:
+    """Everything that a seed went through."""
     folder = RunFolder.open(run)
     seeds = folder.config.seeds
-    if not 0 <= member < len(seeds):
-        raise ValueError(f"--member {member} is none of this run's {len(seeds)}; count from 0")
+    if not 0 <= index < len(seeds):
+        raise ValueError(f"--seed-index {index} is none of this run's {len(seeds)}; count from 0")
     newest = checkpoint.newest(folder.checkpoints)
     if newest is None or "replay" not in newest.parts:
         raise ValueError(f"{run} has no checkpoint with a replay buffer; train with `sasr train`, which keeps it")
@@ -96,7 +96,7 @@ def read(run: Path, member: int) -> Saved:
             f"{run} took {newest.facts['steps']:,} steps, but its replay buffer holds the last {filled:,} only; "
             "train with a larger one"
         )
-    rows = {name: saved[name][member] for name in ("obs", "action", "reward", "terminated", "truncated", "aside")}
+    rows = {name: saved[name][index] for name in ("obs", "action", "reward", "terminated", "truncated", "aside")}
     following, serial = rows["obs"][1 : filled + 1], rows.pop("aside")[:filled].long()
     aside = (serial >= 0).view(*serial.shape, *(1,) * (following.dim() - 2))
     next_obs = torch.where(aside, saved["finals"][serial.clamp(min=0) % len(saved["finals"])], following)
@@ -106,7 +106,7 @@ def read(run: Path, member: int) -> Saved:
     return Saved(
         folder,
         Steps(next_obs=next_obs, **{name: row[:filled] for name, row in rows.items()}),
-        None if size is None else size[member],
+        None if size is None else size[index],
         int(unseen),
     )
 
@@ -121,7 +121,7 @@ def stages_of(saved: Saved, settings: Settings) -> list[Stage]:
         Host(
             observation_space=saved.folder.observation_space,
             action_space=saved.folder.action_space,
-            seeds=(config.seeds[settings.member],),
+            seeds=(config.seeds[settings.seed_index],),
             envs=config.environments,
             discount=config.discount,
         )
@@ -175,7 +175,7 @@ def facts_of(saved: Saved, settings: Settings) -> dict[str, Any]:
     return {
         "task": task,
         "method": method_name({"shaper": config.shaper, "preset": config.preset, "agent": config.agent}),
-        "seed": config.seeds[settings.member],
+        "seed": config.seeds[settings.seed_index],
         "commit": str(run_facts.get("commit") or "unknown")[:10],
         "machine": ", ".join(map(str, where)),
         "run": re.sub(r" --out \S+", "", str(run_facts.get("command", ""))),
@@ -184,7 +184,7 @@ def facts_of(saved: Saved, settings: Settings) -> dict[str, Any]:
 
 
 def main(settings: Settings) -> None:
-    saved = read(settings.run, settings.member)
+    saved = read(settings.run, settings.seed_index)
     facts = facts_of(saved, settings)
     variant = VARIANTS.get(full_id(saved.folder.config.task))
     axes = variant.axes if variant else ()

@@ -52,7 +52,7 @@ class Settings:
     actions: int = 8
     """Dimensions of an action."""
     stored: int = 5_000
-    """Steps that each member has seen before anything is timed."""
+    """Steps that each seed has seen before anything is timed."""
     device: str = "cpu"
     """Where the agent learns."""
     compile: bool = True

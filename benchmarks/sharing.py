@@ -67,7 +67,7 @@ class Arrangement(NamedTuple):
 
 def arrangements(settings: Settings) -> list[Arrangement]:
     apart = [Arrangement(settings.seeds, count, workers=settings.workers) for count in settings.processes]
-    larger = [Arrangement(members, 1, workers=settings.workers) for members in settings.larger]
+    larger = [Arrangement(seeds, 1, workers=settings.workers) for seeds in settings.larger]
     split = []
     for count in settings.split:
         if count < 1 or settings.seeds % count:
@@ -80,10 +80,9 @@ def arrangements(settings: Settings) -> list[Arrangement]:
 
 def train(settings: Settings, arrangement: Arrangement, ready: Any, rates: Any) -> None:
     torch.set_num_threads(arrangement.threads)
-    members = arrangement.seeds
     config = TrainConfig(
         task=settings.task,
-        seeds=tuple(range(members)),
+        seeds=tuple(range(arrangement.seeds)),
         steps=10**9,
         capacity=100_000,
         device=settings.device,
@@ -99,7 +98,7 @@ def train(settings: Settings, arrangement: Arrangement, ready: Any, rates: Any) 
             trainer.loop.turn()
         if settings.device.startswith("cuda"):
             torch.cuda.synchronize()
-        rates.put(members * (trainer.loop.steps - before) / (time.perf_counter() - start))
+        rates.put(arrangement.seeds * (trainer.loop.steps - before) / (time.perf_counter() - start))
         ready.wait()  # nobody leaves while another is still being timed
 
 

@@ -50,7 +50,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether all steps were taken and saved: a run may be killed between its last step and its checkpoint."""
+        """Whether all steps were taken and saved: a run may be killed before its last checkpoint."""
         saved = checkpoint.newest(self._run_folder.checkpoints, use=checkpoint.steps_of)
         if saved is None or saved.facts.get("evaluation_due", False):
             return False
@@ -229,7 +229,7 @@ def start(
 
 
 def clean_up(run: Run) -> None:
-    """Complete a finished run that was killed right after its last checkpoint: remove leftovers, draw its curve."""
+    """Complete a finished run that was killed after its last checkpoint: remove leftovers, draw its curve."""
     checkpoint.remove_leftovers(run._run_folder.checkpoints)
     remove_leftovers(run.folder)
     if not (run.folder / plots.CURVE).exists():
@@ -293,7 +293,7 @@ def _draw(folder: RunFolder, warn: Callable[[str], None]) -> None:
 def _draw_curve(folder: RunFolder) -> None:
     config = folder.config
     title = f"{config.task}: {config.agent}, shaper {shaper_in_words(config)}"
-    plots.draw_curve(folder.path, title=title, members=len(config.seeds))
+    plots.draw_curve(folder.path, title=title, seeds=len(config.seeds))
 
 
 def _draw_maps(folder: RunFolder) -> None:

@@ -110,6 +110,13 @@ def read_arrays(path: Path, names: Sequence[str], most: int) -> list[NDArray[Any
         raise ValueError(f"{path.name} cannot be read ({error})") from None
 
 
+def write_arrays(path: Path, **arrays: NDArray[Any]) -> None:
+    """Write arrays as a compressed npz file, whole or not at all."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    write_whole(path, buffer.getvalue())
+
+
 _UNREADABLE = (
     OSError,
     ValueError,

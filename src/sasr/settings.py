@@ -29,6 +29,17 @@ WHOLE_RUN = 2**62
 MOST_SEEDS = 10_000
 """At most so many independent runs in one process."""
 _LARGEST = 10**12  # of the whole numbers in an agent's or a shaper's settings
+_LEAST = {
+    "steps": (1, ""),
+    "environments": (1, ""),
+    "capacity": (1, ""),
+    "eval_episodes": (1, ""),
+    "log_every": (1, ""),
+    "max_episode_steps": (1, "; None sets no limit"),
+    "eval_every": (0, "; 0 never evaluates"),
+    "log_states": (0, "; 0 counts no states"),
+    "checkpoint_minutes": (0, "; 0 writes one at the end"),
+}
 _MOST = {"steps": 10**12, "environments": 10**5, "eval_episodes": 10**5, "max_episode_steps": 10**12}
 
 
@@ -301,22 +312,13 @@ def choose_device(name: str) -> torch.device:
 
 
 def _check_counts(config: TrainConfig) -> None:
-    for name in ("steps", "environments", "capacity", "eval_episodes", "log_every"):
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name}={getattr(config, name)} must be at least 1")
+    for name, (least, hint) in _LEAST.items():
+        value = getattr(config, name)
+        if value is not None and not value >= least:  # which NaN is not either
+            raise ValueError(f"{name}={value} must be at least {least}{hint}")
     for name, most in _MOST.items():
         if (getattr(config, name) or 0) > most:
             raise ValueError(f"{name}={getattr(config, name)} must be at most {most:,}")
-    if config.max_episode_steps is not None and config.max_episode_steps < 1:
-        raise ValueError(f"max_episode_steps={config.max_episode_steps} must be at least 1; None sets no limit")
-    if config.eval_every is not None and config.eval_every < 0:
-        raise ValueError(f"eval_every={config.eval_every} must not be negative; 0 never evaluates")
-    if config.log_states < 0:
-        raise ValueError(f"log_states={config.log_states} must not be negative; 0 counts no states")
-    if not config.checkpoint_minutes >= 0.0:
-        raise ValueError(
-            f"checkpoint_minutes={config.checkpoint_minutes} must not be negative; 0 writes one at the end"
-        )
 
 
 def _check_seeds(seeds: tuple[int, ...]) -> None:
@@ -372,7 +374,7 @@ def _scheduled(config: Any, steps: int) -> Any:
 
 
 def _check_complete(agent_class: type[Any], data: Mapping[str, Any]) -> None:
-    """All settings of an agent must be present: the defaults of the version that wrote them may have been others."""
+    """All settings of an agent must be present: an earlier version may have had other defaults."""
     missing = sorted({setting.name for setting in dataclasses.fields(agent_class)} - data.keys())
     if missing:
         raise ValueError(

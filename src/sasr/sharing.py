@@ -23,7 +23,7 @@ CARD = "README.md"
 
 
 def export_run(run: str | Path | RunFolder, to: str | Path) -> Path:
-    """Write a run's policy with a model card into a new folder, which `sasr.load` reads; an error leaves none.
+    """Write a run's policy and a model card into a new folder, which `sasr.load` reads; an error leaves none.
 
     Args:
         run: The run, or its folder.
@@ -49,7 +49,7 @@ def export_run(run: str | Path | RunFolder, to: str | Path) -> Path:
 
 
 def push_to_hub(folder: Path, name: str, *, private: bool = False) -> str:
-    """Upload an exported folder to the Hugging Face Hub as the model `name` (OWNER/MODEL); returns its address."""
+    """Upload an exported folder to the Hugging Face Hub as `name` (OWNER/MODEL); returns its address."""
     check_hub(name)
     from huggingface_hub import HfApi
 
@@ -116,7 +116,7 @@ def _table(evaluation: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _newest_evaluation(policy: Policy) -> dict[str, Any]:
-    """The result of `sasr eval` for these weights, or of the last evaluation in training; empty without one."""
+    """The result of `sasr eval` for these weights, or of training's last evaluation; empty without one."""
     folder, seeds = policy.folder, len(policy.seeds)
     try:
         data = json.loads(read_regular(folder.path / EVALUATION, CONFIG_BYTES))

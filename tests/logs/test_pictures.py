@@ -35,13 +35,13 @@ def test_the_figure_has_the_runs_own_data(trained: sasr.Run) -> None:
     drawn = [line.get_ydata().tolist() for line in lines if line.get_xdata().tolist() == [150, 300, 450]]
     found = trained.evaluation()
     assert len(drawn) == 3
-    for own in [*found.returns, found.returns.mean(0)]:
-        assert pytest.approx(own.tolist()) in drawn
+    for each in [*found.returns, found.returns.mean(0)]:
+        assert pytest.approx(each.tolist()) in drawn
 
 
 def test_a_run_of_which_nothing_is_known_has_no_curve(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text(json.dumps({"kind": "clock", "step": 1}) + "\n")
-    assert draw_curve(tmp_path, title="", members=1) is None
+    assert draw_curve(tmp_path, title="", seeds=1) is None
 
 
 def test_between_two_episodes_a_member_counts_with_the_one_before() -> None:
@@ -71,7 +71,7 @@ def test_evaluations_and_episodes_that_are_missing_are_gaps() -> None:
 def test_without_matplotlib_the_run_says_what_to_install(
     started: Callable[..., sasr.Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plots, "available", lambda: False)
+    monkeypatch.setattr("sasr.api.installed", lambda module: module != "matplotlib")
     run = started("bare", steps=40, eval_every=0)
     assert [event["text"] for event in run.metrics("notice")] == [plots.INSTALL]
     assert not (run.folder / "curve.png").exists()

@@ -1,4 +1,4 @@
-"""The `sasr` command. A command's modules are imported when it runs, so that help and version need no torch."""
+"""The `sasr` command. A command's modules are imported when it runs: help and version need no torch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ COMMANDS = {
     "eval": Command(
         "evaluate",
         "evaluate_run",
-        "Evaluate a run's policy at its newest checkpoint over many episodes; writes eval.json into the run folder.",
+        "Evaluate a run's policy at its newest checkpoint; writes eval.json into the run folder.",
     ),
     "export": Command(
         "export", "export", "Export a run's policy and a model card into a folder for sharing; `sasr.load` reads it."

@@ -24,9 +24,9 @@ T = TypeVar("T")
 def once_per_class(
     runs: Sequence[GridRun], examine: Callable[[GridRun], T], console: Terminal, *, title: str
 ) -> tuple[dict[str, T], dict[str, ActionSpaceError]]:
-    """Call `examine` for one run of each cost class; returns its results, and the errors of agents that cannot act.
+    """Call `examine` for one run of each cost class; returns results, and errors of agents that cannot act.
 
-    Both are by `GridRun.settings_digest`. Any other error is raised, with the names of the method and the task.
+    Both are by `GridRun.settings_digest`. Any other error is raised with the method's and the task's name.
     """
     by_class: dict[str, list[GridRun]] = {}
     for run in runs:

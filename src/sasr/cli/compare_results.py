@@ -43,7 +43,9 @@ def _unfinished(grid: Grid) -> dict[str, GridRun]:
 def _save_stopped(result: Result, run: GridRun, results: Path) -> str:
     """Write the result of stopped runs, unless the store has more steps of it; returns a line about it."""
     path = results / result.file
-    steps_in_store = read_result(path).steps if path.exists() else 0
+    steps_in_store = 0
+    if path.exists():
+        steps_in_store = read_result(path).steps
     if steps_in_store >= result.steps:
         return f"not saved: {result.steps:,} steps of {path}, which has {steps_in_store:,}"
     return f"saved: {write_result(result, results)}, {result.steps:,} of {run.steps:,} steps"
@@ -56,4 +58,6 @@ def _common_part(grid: Grid, settings_digest: str) -> Result | None:
         if status.state not in ("done", "stopped") or not is_run(status.job.folder):
             return None
     joined = _results_of(statuses)
-    return cut_short(joined[0]) if len(joined) == 1 else None
+    if len(joined) > 1:
+        return None
+    return cut_short(joined[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from sasr.cli.options import AllowImport
 from sasr.final_evaluation import evaluate_policy, need_video, record_video, rows, write_evaluation
-from sasr.logs.console import number
+from sasr.logs.console import with_error
 from sasr.policy import load_policy
 from sasr.terminal import Terminal
 
@@ -29,7 +28,7 @@ def evaluate_run(
     workers: int | None = None,
     allow_import: AllowImport = [],  # noqa: B006  tyro's way to say "none given"; never changed
 ) -> None:
-    """Evaluate a run's policy at its newest checkpoint over many episodes; writes eval.json into the run folder.
+    """Evaluate a run's policy at its newest checkpoint; writes eval.json into the run folder.
 
     Args:
         run: Folder of the run.
@@ -64,20 +63,14 @@ def evaluate_run(
         )
     console.print_line(f"{run} at step {policy.steps:,}, {episodes} episodes a seed")
     table = Table(box=box.SIMPLE)
-    for column in ("", "return", "length", "success rate"):
-        table.add_column(column, justify="left" if not column else "right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for column in ("return", "length", "success rate"):
+        table.add_column(column, justify="right", no_wrap=True)
     for row in rows(policy, result):
-        table.add_row(row.name, _with_error(*row.ret), _with_error(*row.length), _with_error(*row.success, share=True))
+        table.add_row(row.name, with_error(*row.ret), with_error(*row.length), with_error(*row.success, share=True))
     console.print(table)
     console.print_line(str(write_evaluation(policy, result, seed=seed, deterministic=deterministic)))
     if video:
         for index in range(len(policy.seeds)):
             path = record_video(policy, index=index, seed=seed, deterministic=deterministic, allow_import=allow_import)
             console.print_line(str(path))
-
-
-def _with_error(mean: float, error: float, *, share: bool = False) -> str:
-    write = "{:.0%}".format if share else number
-    if math.isnan(error):
-        return write(mean)
-    return f"{write(mean)} ± {write(error)}"

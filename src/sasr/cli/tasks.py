@@ -83,7 +83,9 @@ def card(name: str) -> RenderableType:
     if task.note:
         lines.append(("note", task.note))
     for id, variant in task.variants().items():
-        profile = "paper" if id == task.paper_id else "code"
+        profile = "code"
+        if id == task.paper_id:
+            profile = "paper"
         lines += [
             ("", ""),
             (f"{profile} profile", f'gymnasium.make("{id}")   after   import sasr'),

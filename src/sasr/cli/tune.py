@@ -38,7 +38,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "agent.temperature_lr": (1e-4, 3e-3),
     "agent.lr": (1e-4, 3e-3),
 }
-"""The settings that are searched, on a logarithmic scale; those that the agent or shaper lacks are left out."""
+"""The settings that are searched, on a logarithmic scale, if the agent or the shaper has them."""
 EVALUATIONS = 20
 """Evaluations of a trial; it may be pruned at each."""
 UNPRUNED = 5
@@ -163,7 +163,7 @@ class Search:
         self.study.set_user_attr("settings", settings)
 
     def run(self, trials: int) -> None:
-        """Run trials until there are `trials`, compare the best settings with the default, and print them as flags."""
+        """Run trials until there are `trials`, compare the best with the default, and print it as flags."""
         from optuna.trial import TrialState
 
         console = Terminal()
@@ -272,9 +272,10 @@ class Values(Recorder):
 
 def _short(params: Mapping[str, float]) -> dict[str, float]:
     """Rounded as they are printed, so that flags repeat a trial exactly."""
-    rounded: dict[str, float] = {}
+    rounded = dict(params)
     for name, value in params.items():
-        rounded[name] = value if isinstance(value, int) else float(f"{value:.3g}")
+        if not isinstance(value, int):
+            rounded[name] = float(f"{value:.3g}")
     return rounded
 
 
@@ -298,12 +299,14 @@ def draw(study: Study, default: Mapping[str, float], path: Path) -> None:
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.params and trial.intermediate_values]
     figure = Figure(figsize=(3.2 * (1 + len(default)), 3.2), layout="constrained")
     axes = figure.subplots(1, 1 + len(default), sharey=True)
-    for axis, name in zip(axes, ["trial", *default], strict=True):
-        for trial in trials:
-            x = trial.number if name == "trial" else trial.params[name]
-            value = trial.intermediate_values[max(trial.intermediate_values)]
-            colour = "tab:orange" if trial.params == default else "tab:blue"
-            axis.plot(x, value, "o", color=colour, fillstyle="none" if trial.value is None else "full")
-        axis.set(xlabel=name, xscale="linear" if name == "trial" else "log")
+    for trial in trials:
+        value = trial.intermediate_values[max(trial.intermediate_values)]
+        colour = "tab:orange" if trial.params == default else "tab:blue"
+        fillstyle = "none" if trial.value is None else "full"
+        for axis, x in zip(axes, [trial.number, *(trial.params[name] for name in default)], strict=True):
+            axis.plot(x, value, "o", color=colour, fillstyle=fillstyle)
+    axes[0].set_xlabel("trial")
+    for axis, name in zip(axes[1:], default, strict=True):
+        axis.set(xlabel=name, xscale="log")
     axes[0].set_ylabel("mean return over the evaluations")
     figure.savefig(path, dpi=120)

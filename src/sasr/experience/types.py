@@ -39,6 +39,12 @@ class Batch(NamedTuple):
     success: Tensor | None = None  # (P, B) bool, the environment's info["is_success"]; None: judge by reward alone
     following: Tensor | None = None  # (P, B, *obs_shape) next_obs, or where a new episode began; None: unknown
 
+    @classmethod
+    def of_states(cls, obs: Tensor) -> Batch:
+        """States (P, B, *obs_shape) without actions or rewards, for shapers that are asked about states alone."""
+        zeros = torch.zeros(obs.shape[:2], device=obs.device)
+        return cls(obs, zeros[..., None], zeros, obs, zeros.bool())
+
 
 class ReplayView(Protocol):
     """Read access to the states a host already stores, so that a shaper need not store them again."""

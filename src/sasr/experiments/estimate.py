@@ -90,7 +90,7 @@ class Trial(NamedTuple):
 
 
 def cost_class(run: GridRun) -> str:
-    """Equal for runs whose steps cost the same: one method on tasks of one simulator and with equal spaces."""
+    """Equal for runs whose steps cost the same: one method, tasks of one simulator with equal spaces."""
     config = run.config(device="cpu")
     task: Any = full_id(run.task)
     if task in VARIANTS:
@@ -105,7 +105,7 @@ def cost_class(run: GridRun) -> str:
 
 
 def examine(run: GridRun) -> Footprint:
-    """Build one seed of a run on the CPU, without a step; whatever cannot work raises here, not hours later."""
+    """Build one seed of a run on the CPU, without a step: what cannot work raises here, not hours later."""
     config = complete(run.config(device="cpu", workers=0))
     with Trainer(_smaller(config, accelerate="eager")) as trainer:
         return _footprint(trainer)
@@ -253,7 +253,7 @@ def _bytes_of_a_step(trainer: Trainer) -> float:
 
 
 def _smaller(config: TrainConfig, **changes: Any) -> TrainConfig:
-    """The settings for one seed, with a small replay buffer, few random steps, and rollouts of one minibatch."""
+    """Settings for one seed, a small replay buffer, few random steps, and rollouts of one minibatch."""
     agent = config.agent_config
     batch = int(getattr(agent, "batch_size", 0))
     if hasattr(agent, "burn_in"):

@@ -1,4 +1,4 @@
-"""A plan carried out in a folder: finished runs stay, interrupted ones are resumed, and failed ones are named."""
+"""A plan carried out in a folder: finished runs stay, interrupted ones resume, failed ones are named."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def changed(
     task: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> list[GridRun]:
-    """Runs with some settings of the agent, the shaper, the task or the run replaced; all of them must have these."""
+    """Runs with some settings of agent, shaper, task or run replaced; all of them must have these."""
     replaced = []
     for run in runs:
         try:

@@ -90,7 +90,7 @@ class Lines:
                 self.line_of_key.setdefault((*table, *_words(key[1])), number)
 
     def of(self, *path: str, value: object = None) -> int:
-        """The line of a key, or of the nearest one around it; with a value, the line where that stands in its list."""
+        """The line of a key, or of the nearest one around it; with a value, that value's line in its list."""
         key_line = self._line_of_key(path)
         if value is None or key_line is None:
             return key_line or 1

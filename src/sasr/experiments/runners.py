@@ -44,15 +44,15 @@ class Inline:
             torch.set_num_threads(job.threads)
             try:
                 stopped = not run_job(job)
-                on_change(job, "stopped" if stopped else "done", "")
             except KeyboardInterrupt:
                 stopped = True
-                on_change(job, "stopped", "")
             except Exception as error:
                 job.log.parent.mkdir(parents=True, exist_ok=True)
                 with job.log.open("a") as log:
                     log.write(traceback.format_exc())
                 on_change(job, "failed", f"{type(error).__name__}: {error}")
+                continue
+            on_change(job, "stopped" if stopped else "done", "")
 
 
 class Runner(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from types import TracebackType
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from sasr.experiments.grid import Grid, Status
 from sasr.experiments.job import Progress, State, progress_of
-from sasr.logs.console import number
+from sasr.logs.console import with_error
 from sasr.terminal import Terminal
 
 _STYLE = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "bold red", "stopped": "yellow"}
@@ -127,21 +126,22 @@ def _row(status: Status) -> list[Text]:
         share = 1.0
     full = int(share * _BAR)
     bar = "█" * full + "░" * (_BAR - full)
+    seeds, time_taken = str(len(run.seeds)), ""
+    if len(run.seeds) == 1:
+        seeds = f"#{run.seeds[0]}"
+    if status.seconds:
+        time_taken = span(status.seconds)
     return [
         Text(run.task),
         Text(run.method.name),
-        Text(f"#{run.seeds[0]}" if len(run.seeds) == 1 else str(len(run.seeds))),
+        Text(seeds),
         Text(f"{status.state:<8}{bar}", _STYLE[status.state]),
         Text(steps),
         Text(_result(status)),
-        Text(span(status.seconds) if status.seconds else ""),
+        Text(time_taken),
     ]
 
 
 def _result(status: Status) -> str:
     progress = progress_of(status.job)
-    if math.isnan(progress.mean):
-        return ""
-    if math.isnan(progress.error):
-        return number(progress.mean)
-    return f"{number(progress.mean)} ± {number(progress.error)}"
+    return with_error(progress.mean, progress.error)

@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def _stop_after(runner: int) -> None:
-    """Stop this process with a checkpoint once its runner was killed, so that the next runner can take over."""
+    """Stop with a checkpoint once the runner was killed, so that the next runner can take over."""
     while os.getppid() == runner:
         time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGTERM)

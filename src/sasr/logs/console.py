@@ -254,13 +254,17 @@ def spread(values: NDArray[np.float64], *, share: bool = False) -> str:
     >>> spread(np.array([0.5, 0.7])), spread(np.array([0.5, 0.7]), share=True)
     ('0.600 ± 0.100', '60% ± 10%')
     """
-    mean, error = mean_and_error(values)
-    if math.isnan(mean):
-        return "—"
-    figures = [mean] if math.isnan(error) else [mean, error]
-    if share:
-        return " ± ".join(f"{figure:.0%}" for figure in figures)
-    return " ± ".join(map(number, figures))
+    return with_error(*mean_and_error(values), share=share) or "—"
+
+
+def with_error(mean: float, error: float, *, share: bool = False) -> str:
+    """A mean ± its standard error, of shares in percent; an unknown error is left out, an unknown mean is "".
+
+    >>> with_error(0.5, math.nan), with_error(0.5, 0.1)
+    ('0.500', '0.500 ± 0.100')
+    """
+    write = "{:.0%}".format if share else number
+    return " ± ".join(write(value) for value in (mean, error) if not math.isnan(value))
 
 
 def number(value: float) -> str:

@@ -121,21 +121,21 @@ class MetricsFile(Recorder):
 
     def figures(self, steps: int, figures: Mapping[str, NDArray[np.float64]]) -> None:
         """A line for each seed with all values."""
-        for member in range(len(self._seeds)):
-            event = self._event("figures", steps, member)
+        for index in range(len(self._seeds)):
+            event = self._event("figures", steps, index)
             for name, values in figures.items():
-                event[name] = float(values[member])
+                event[name] = float(values[index])
             self._write(event)
         self._flush()
 
     def evaluation(self, steps: int, result: Evaluation) -> None:
         """A line for each seed."""
-        for member in range(len(self._seeds)):
-            event = self._event("evaluation", steps, member)
-            event["return_mean"] = float(result.returns[member].mean())
-            event["length_mean"] = float(result.lengths[member].mean())
-            event["success_rate"] = float(result.success[member].mean())
-            event["returns"] = result.returns[member].tolist()
+        for index in range(len(self._seeds)):
+            event = self._event("evaluation", steps, index)
+            event["return_mean"] = float(result.returns[index].mean())
+            event["length_mean"] = float(result.lengths[index].mean())
+            event["success_rate"] = float(result.success[index].mean())
+            event["returns"] = result.returns[index].tolist()
             self._write(event)
         self._flush()
 
@@ -177,9 +177,9 @@ class MetricsFile(Recorder):
             self.file.close()
             self.file = None
 
-    def _event(self, kind: Kind, step: int, member: int | None = None) -> Event:
-        seed = None if member is None else self._seeds[member]
-        return {"kind": kind, "step": step, "member": member, "seed": seed}
+    def _event(self, kind: Kind, step: int, index: int | None = None) -> Event:
+        seed = None if index is None else self._seeds[index]
+        return {"kind": kind, "step": step, "member": index, "seed": seed}
 
     def _write_clock(self, steps: int) -> None:
         self._last_clock = steps

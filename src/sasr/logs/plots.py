@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.types import Batch
-from sasr.files import read_arrays, write_whole
+from sasr.files import read_arrays, write_arrays, write_whole
 from sasr.logs.metrics import Event, read_metrics
 from sasr.logs.recorders import number_or_nan
+from sasr.logs.states import has_two_bounded_entries
 from sasr.shaping.beta import beta_mean
 from sasr.shaping.sasr import SASR
 from sasr.training.trainer import Recorder, Trainer
@@ -37,12 +37,12 @@ class Curve(NamedTuple):
     success: NDArray[np.float64]  # (P, K) share of episodes that succeeded
 
 
-def evaluation_curve(events: list[Event], members: int) -> Curve:
+def evaluation_curve(events: list[Event], seeds: int) -> Curve:
     """The evaluations among a run's events."""
     events = [event for event in events if event["kind"] == "evaluation"]
     steps = sorted({int(event["step"]) for event in events})
     place = {step: k for k, step in enumerate(steps)}
-    unknown = np.full((members, len(steps)), np.nan)
+    unknown = np.full((seeds, len(steps)), np.nan)
     curve = Curve(np.array(steps, np.int64), unknown, unknown.copy())
     for event in events:
         at = event["member"], place[event["step"]]
@@ -51,15 +51,15 @@ def evaluation_curve(events: list[Event], members: int) -> Curve:
     return curve
 
 
-def training_curve(events: list[Event], members: int, end: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def training_curve(events: list[Event], seeds: int, end: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Training returns averaged within equal parts of the run: middles (K,), means (P, K).
 
     A part without a finished episode has the value before, NaN at first. Otherwise the mean over seeds would jump
     whenever one of them is between two episodes.
     """
     edges = np.linspace(0, end, _CURVE_POINTS + 1)
-    sums = np.zeros((members, _CURVE_POINTS))
-    counts = np.zeros((members, _CURVE_POINTS))
+    sums = np.zeros((seeds, _CURVE_POINTS))
+    counts = np.zeros((seeds, _CURVE_POINTS))
     for event in events:
         if event["kind"] == "episode" and event["return"] is not None:
             k = min(int(event["step"] * _CURVE_POINTS / max(end, 1)), _CURVE_POINTS - 1)
@@ -71,12 +71,12 @@ def training_curve(events: list[Event], members: int, end: int) -> tuple[NDArray
     return (edges[1:] + edges[:-1]) / 2, means
 
 
-def draw_curve(run: Path, *, title: str, members: int) -> Path | None:
+def draw_curve(run: Path, *, title: str, seeds: int) -> Path | None:
     """Draw a run's returns; None without any episode."""
     events = read_metrics(run, "episode", "evaluation")
     if not events:
         return None
-    return save_picture(curve_figure(events, title, members), run / CURVE)
+    return save_picture(curve_figure(events, title, seeds), run / CURVE)
 
 
 def save_picture(figure: Figure, path: Path) -> Path:
@@ -87,7 +87,7 @@ def save_picture(figure: Figure, path: Path) -> Path:
     return path
 
 
-def curve_figure(events: list[Event], title: str, members: int) -> Figure:
+def curve_figure(events: list[Event], title: str, seeds: int) -> Figure:
     """Returns of training episodes and of evaluations over steps."""
     # Not pyplot's: it would choose a window system and keep the figure in memory.
     from matplotlib.figure import Figure
@@ -95,10 +95,10 @@ def curve_figure(events: list[Event], title: str, members: int) -> Figure:
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     end = max(event["step"] for event in events)
-    middles, training = training_curve(events, members, end)
-    evaluation = evaluation_curve(events, members)
+    middles, training = training_curve(events, seeds, end)
+    evaluation = evaluation_curve(events, seeds)
     _lines(axes, middles, training, colour="tab:grey", label="training episodes")
-    over = f"mean ± standard error of {members} seeds" if members > 1 else "one seed"
+    over = f"mean ± standard error of {seeds} seeds" if seeds > 1 else "one seed"
     label = f"evaluation, {over}"
     _lines(axes, evaluation.steps, evaluation.returns, colour="tab:blue", label=label, marker=".")
     axes.set(title=title, xlabel="steps", ylabel="return of an episode (the environment's)")
@@ -156,8 +156,8 @@ class SuccessMap(Recorder):
     def fits(trainer: Trainer) -> bool:
         """Whether there is a map to draw."""
         space, shaper = trainer.population.observation_space, trainer.shaper
-        flat = isinstance(space, spaces.Box) and space.shape == (2,) and space.is_bounded()
-        return flat and isinstance(shaper, SASR) and not shaper.config.state_action
+        is_sasr = isinstance(shaper, SASR) and not shaper.config.state_action
+        return is_sasr and has_two_bounded_entries(space)
 
     def begin(self, trainer: Trainer) -> None:
         """Set up the grid; a resumed run keeps its earlier maps."""
@@ -185,11 +185,9 @@ class SuccessMap(Recorder):
             self._write()
 
     def _write(self) -> None:
-        buffer = io.BytesIO()
         steps = np.array([step for step, _ in self.kept], np.int64)
         rate = np.stack([rates for _, rates in self.kept])
-        np.savez_compressed(buffer, steps=steps, x=self.x, y=self.y, rate=rate)
-        write_whole(self.folder / MAPS_DATA, buffer.getvalue())
+        write_arrays(self.folder / MAPS_DATA, steps=steps, x=self.x, y=self.y, rate=rate)
 
 
 def _maps_until(steps: int, maps: Maps) -> list[tuple[int, NDArray[np.float32]]]:
@@ -200,10 +198,8 @@ def success_rates(shaper: SASR, x: NDArray[np.float64], y: NDArray[np.float64]) 
     """Mean of the Beta distribution at every point of a grid, (P, Y, X), from the shaper's counts."""
     host = shaper.bound
     grid = torch.tensor(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2), dtype=torch.float32, device=host.device)
-    obs = grid.expand(host.members, -1, -1)
-    zeros = torch.zeros(obs.shape[:2], device=host.device)
     with torch.no_grad():
-        counts = shaper.counts(Batch(obs, zeros[..., None], zeros, obs, zeros.bool()))
+        counts = shaper.counts(Batch.of_states(grid.expand(host.members, -1, -1)))
         rate = beta_mean(counts[..., SUCCESS], counts[..., FAILURE])
     rates: NDArray[np.float32] = rate.view(host.members, len(y), len(x)).float().cpu().numpy()
     return rates

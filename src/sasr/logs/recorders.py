@@ -103,12 +103,12 @@ class RecentEpisodes:
     array([ 3., nan])
     """
 
-    def __init__(self, members: int) -> None:
-        self.kept: list[deque[tuple[float, int, bool]]] = [deque(maxlen=EPISODES) for _ in range(members)]
+    def __init__(self, seeds: int) -> None:
+        self.kept: list[deque[tuple[float, int, bool]]] = [deque(maxlen=EPISODES) for _ in range(seeds)]
 
-    def add(self, member: int, *, ret: float, length: int, success: bool) -> None:
-        """Another episode ended."""
-        self.kept[member].append((ret, length, success))
+    def add(self, index: int, *, ret: float, length: int, success: bool) -> None:
+        """Another episode of the seed with this index ended."""
+        self.kept[index].append((ret, length, success))
 
     def add_ended(self, ended: Sequence[Episode]) -> None:
         """Episodes that have just ended; the return is the environment's, whatever the shaper adds."""

@@ -101,7 +101,7 @@ class RunFolder:
 
 
 def check_entries(path: Path) -> None:
-    """Refuse a run folder with a way out: what is read would come from elsewhere, what is written would go there."""
+    """Refuse a run folder with a link in it, which would be read from, or written to, elsewhere."""
     for entry in path.iterdir():
         mode = entry.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):

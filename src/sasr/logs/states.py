@@ -5,7 +5,6 @@ Figures 4 and 5 of the paper are drawn from it by `sasr report`.
 
 from __future__ import annotations
 
-import io
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from sasr.experience.retained import FAILURE, SUCCESS
 from sasr.experience.types import Batch
-from sasr.files import read_arrays, write_whole
+from sasr.files import read_arrays, write_arrays
 from sasr.shaping.sasr import SASR
 from sasr.training.trainer import Recorder, Trainer
 
@@ -66,8 +65,8 @@ class VisitedStates(Recorder):
         self.x = self.y = np.zeros(1)
         if has_two_bounded_entries(space):
             self.x, self.y = (np.linspace(low, high, BINS + 1) for low, high in zip(space.low, space.high, strict=True))
-        members = len(trainer.config.seeds)
-        self.counts = np.zeros((members, len(self.y) - 1, len(self.x) - 1), np.int64)
+        seeds = len(trainer.config.seeds)
+        self.counts = np.zeros((seeds, len(self.y) - 1, len(self.x) - 1), np.int64)
         if self._saved is not None and self._saved.shape == self.counts.shape:
             self.counts = self._saved
         self.newest: deque[NDArray[Any]] = deque(maxlen=NEWEST)
@@ -109,8 +108,8 @@ class VisitedStates(Recorder):
             return
         states = np.stack(self.uncounted)  # (T, P, E, 2)
         self.uncounted.clear()
-        for member, counts in enumerate(self.counts):
-            x, y = states[:, member, :, 0].ravel(), states[:, member, :, 1].ravel()
+        for index, counts in enumerate(self.counts):
+            x, y = states[:, index, :, 0].ravel(), states[:, index, :, 1].ravel()
             counts += np.histogram2d(y, x, bins=(self.y, self.x))[0].astype(np.int64)
 
     def _end_period(self, steps: int) -> None:
@@ -130,9 +129,7 @@ class VisitedStates(Recorder):
     def _write(self) -> None:
         steps, visits, feature, bonus = (np.stack(parts) for parts in zip(*self.periods, strict=True))
         states = States(steps.astype(np.int64), self.x, self.y, visits, feature, bonus)
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **states._asdict())
-        write_whole(self.path, buffer.getvalue())
+        write_arrays(self.path, **states._asdict())
 
 
 def has_two_bounded_entries(space: spaces.Space[Any]) -> bool:
@@ -144,9 +141,7 @@ def has_two_bounded_entries(space: spaces.Space[Any]) -> bool:
 def drawn_bonus(shaper: SASR, obs: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
     """SASR's bonus in these states (P, N, k), without drawing from its random streams."""
     host = shaper.bound
-    states = torch.as_tensor(obs, device=host.device)
-    zeros = torch.zeros(states.shape[:2], device=host.device)
-    batch = Batch(states, zeros[..., None], zeros, states, zeros.bool())
+    batch = Batch.of_states(torch.as_tensor(obs, device=host.device))
     if shaper.config.sample in ("mean", "ratio"):
         rate = shaper.success_rate(batch)
     else:
@@ -165,10 +160,10 @@ def read_states(run: str | Path) -> States:
     states = States(*read_arrays(Path(run) / NAME, States._fields, _FILE_BYTES))
     if any(part.dtype.kind not in "iuf" for part in states) or states.visits.ndim != 4 or states.bonus.ndim != 3:
         raise ValueError(f"{NAME} does not hold visited states")
-    periods, members = states.visits.shape[:2]
-    expected = (periods, members, len(states.y) - 1, len(states.x) - 1)
+    periods, seeds = states.visits.shape[:2]
+    expected = (periods, seeds, len(states.y) - 1, len(states.x) - 1)
     if states.visits.shape != expected or len(states.steps) != periods:
         raise ValueError(f"{NAME} has visits of shape {states.visits.shape} but its bins need {expected}")
-    if states.feature.shape != states.bonus.shape or states.bonus.shape[:2] != (periods, members):
+    if states.feature.shape != states.bonus.shape or states.bonus.shape[:2] != (periods, seeds):
         raise ValueError(f"{NAME} has {states.feature.shape} features for {states.bonus.shape} bonuses")
     return states

@@ -35,7 +35,7 @@ class TensorBoard(ScalarRecorder):
         from torch.utils.tensorboard import SummaryWriter
 
         super().begin(trainer)
-        # Also from step 0: a run that was killed before its first checkpoint starts over beside its old events.
+        # Also from step 0: a run killed before its first checkpoint starts over beside its old events.
         void_from = self.steps + 1 if self.steps else 0
         folder = self.run / NAME
         for place in folder.glob("*"):

@@ -59,7 +59,7 @@ def learning_curves(
 def _reference_by_method(
     methods: Sequence[str], run_here: Container[str], curves: Mapping[str, Reference]
 ) -> dict[str, Reference]:
-    """Each curve once though several methods are variants of one: under the first that was run on this task."""
+    """Each curve once, even for several variants of a method: under the first that was run on this task."""
     run_first = sorted(methods, key=lambda method: method not in run_here)
     by_method: dict[str, Reference] = {}
     for method in run_first:

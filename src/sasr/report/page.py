@@ -1,4 +1,4 @@
-"""One HTML file with everything in it: data, styles, scripts and plotly.js, so that it opens from disk, offline."""
+"""One HTML file with data, styles, scripts and plotly.js in it, so that it opens from disk, offline."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def plotly_script() -> str:
 
 
 def with_traces(script: str, trace_types: tuple[str, ...]) -> str:
-    """The script with these trace types alone: maps, WebGL and others take most of plotly's time at its start."""
+    """The script with these trace types alone: others, such as maps, take most of plotly's time to start."""
     registered = TRACE_TYPES.search(script)
     if not registered:
         return script

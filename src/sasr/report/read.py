@@ -240,7 +240,7 @@ def from_run(folder: str | Path) -> Result:
 
 
 def method_name(config: Mapping[str, Any]) -> str:
-    """A run's name in tables, from its settings: the shaper or the plain agent, and what differs from the defaults.
+    """A run's name in tables: the shaper or the plain agent, and what differs from the defaults.
 
     >>> method_name({"preset": "authors", "agent": "sac-paper"}), method_name({"shaper": "none", "agent": "td3"})
     ('sasr-authors', 'td3')
@@ -345,7 +345,7 @@ def _evaluations(events: Iterable[Mapping[str, Any]]) -> dict[int, tuple[float, 
 
 
 def _training_episodes(events: Iterable[Mapping[str, Any]]) -> dict[int, tuple[float, float]]:
-    """Return and success rate of training episodes by step; averaged to at most as many points as a curve has."""
+    """Return and success rate of training episodes by step, averaged to the points of a curve."""
     ended = [event for event in events if event["kind"] == "episode"]
     if not ended:
         return {}

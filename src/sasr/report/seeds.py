@@ -6,7 +6,7 @@ import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,44 +148,33 @@ def seed_from_json(data: Any) -> SeedResult:
     return SeedResult(**parts)
 
 
-@dataclass
-class _Logged:
-    """The values that a run logged of a seed between two points of its curve."""
+def training_by_point(steps: Iterable[int], events: Iterable[Mapping[str, Any]]) -> list[Training]:
+    """A seed's training between the points of its curve, from a run's events; later events are left out."""
+    points = list(steps)
+    by_point: list[list[Mapping[str, Any]]] = [[] for _ in points]
+    for event in events:
+        index = bisect_left(points, event["step"])
+        if index < len(points):
+            by_point[index].append(event)
+    return list(map(_training_of, by_point))
 
-    returns: list[float] = field(default_factory=list)
-    lengths: list[float] = field(default_factory=list)
-    bonus: list[float] = field(default_factory=list)
-    failures: list[float] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
 
-    def add(self, event: Mapping[str, Any]) -> None:
-        """Add an episode, or metrics of the agent and the shaper."""
+def _training_of(events: Iterable[Mapping[str, Any]]) -> Training:
+    """Rounded to six digits, which keeps files small."""
+    returns, lengths, bonus, failures, values = (list[float]() for _ in range(5))
+    for event in events:
         if event["kind"] == "episode":
-            self.returns.append(logged(event.get("return")))
-            self.lengths.append(logged(event.get("length")))
+            returns.append(logged(event.get("return")))
+            lengths.append(logged(event.get("length")))
         elif event["kind"] == "figures":
             failed = logged(event.get("shaping/retained_failure"))
             retained = failed + logged(event.get("shaping/retained_success"))
             if retained > 0:  # which NaN is not
-                self.failures.append(failed / retained)
-            self.bonus.append(logged(event.get("shaping/bonus_mean")))
-            self.values.append(logged(event.get("train/q_mean")))
-
-    def means(self) -> Training:
-        """Rounded to six digits, which keeps files small."""
-        means = [_mean(self.returns), _mean(self.lengths), _mean(self.bonus), _mean(self.failures)]
-        return Training(len(self.returns), *map(_six_digits, [*means, _largest(self.values)]))
-
-
-def training_by_point(steps: Iterable[int], events: Iterable[Mapping[str, Any]]) -> list[Training]:
-    """A seed's training between the points of its curve, from a run's events; later events are left out."""
-    points = list(steps)
-    parts = [_Logged() for _ in points]
-    for event in events:
-        index = bisect_left(points, event["step"])
-        if index < len(points):
-            parts[index].add(event)
-    return [part.means() for part in parts]
+                failures.append(failed / retained)
+            bonus.append(logged(event.get("shaping/bonus_mean")))
+            values.append(logged(event.get("train/q_mean")))
+    means = map(_mean, (returns, lengths, bonus, failures))
+    return Training(len(returns), *map(_six_digits, (*means, _largest(values))))
 
 
 def training_parts(training: Sequence[Training]) -> dict[str, Any]:

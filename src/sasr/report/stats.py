@@ -86,7 +86,7 @@ def mean_of_tasks(strata: Sequence[Scores]) -> Scores:
 
 
 def estimate(strata: Strata, statistic: Statistic = iqm, *, seed: int = 0, draws: int = DRAWS) -> Estimate:
-    """A statistic with its percentile interval from a stratified bootstrap; the same seed gives the same interval.
+    """A statistic with its percentile interval from a stratified bootstrap, which depends on the seed alone.
 
     >>> estimate([[1.0, 2.0, 3.0, 4.0]], seed=1) == estimate([[1.0, 2.0, 3.0, 4.0]], seed=1)
     True
@@ -100,7 +100,7 @@ def estimate(strata: Strata, statistic: Statistic = iqm, *, seed: int = 0, draws
 
 
 def probability_of_improvement(ours: Strata, theirs: Strata, *, seed: int = 0, draws: int = DRAWS) -> Estimate:
-    """Probability that a run of ours beats one of theirs on a task, averaged over tasks; a tie counts as one half.
+    """Probability that a run of ours beats one of theirs, averaged over tasks; a tie counts as one half.
 
     >>> probability_of_improvement([[2.0, 3.0]], [[1.0, 2.0]]).value
     0.875
@@ -117,7 +117,7 @@ def probability_of_improvement(ours: Strata, theirs: Strata, *, seed: int = 0, d
 
 
 def performance_profile(strata: Strata, thresholds: ArrayLike, *, seed: int = 0, draws: int = DRAWS) -> Profile:
-    """Share of runs whose score is above each threshold, every task weighing the same, with pointwise intervals."""
+    """Share of runs above each threshold, every task weighing the same, with pointwise intervals."""
     groups, levels = _checked_strata(strata), np.asarray(thresholds, np.float64)
     drawn = _drawn(groups, np.random.default_rng(seed), draws)
 

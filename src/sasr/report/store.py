@@ -1,4 +1,4 @@
-"""The results store: one file PLAN/TASK/METHOD-DIGEST.json for each result, written by `sasr compare --save`."""
+"""The results store: one file PLAN/TASK/METHOD-DIGEST.json per result, from `sasr compare --save`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Result:
     seeds: tuple[SeedResult, ...] = ()
     """Results of the seeds that were run."""
     curve_of: str = "evaluation"
-    """What the curves show: evaluation, or training (episodes with exploration) in runs without evaluations."""
+    """What the curves show: evaluation, or training (with exploration) in runs without evaluations."""
     machine: dict[str, Any] = field(default_factory=dict)
     """Processor, cores, GPU."""
     versions: dict[str, str] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Result:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:
-        """A result from plain data, under the present name of its settings; an error names a part that is wrong."""
+        """A result from plain data, under its present name; an error names a part that is wrong."""
         if data.get("kind") != KIND:
             raise ValueError(f"kind={data.get('kind')!r} is not {KIND!r}: this is not a result")
         if data.get("version") != VERSION:
@@ -172,7 +172,7 @@ class Result:
 
 
 def _present_name(method: str, config: Mapping[str, Any]) -> str:
-    """The name of a method; `sasr` and `sac` used the paper's agent before agents had a setting `critic_norm`."""
+    """A method's name; `sasr` and `sac` had the paper's agent before agents had the setting `critic_norm`."""
     first, comma, rest = method.partition(",")
     agent = config.get("agent_config") or {}
     is_old_sac = bool(agent) and "critic_norm" not in agent and config.get("agent") in ("auto", "sac")
@@ -267,7 +267,7 @@ def read_results(folder: str | Path) -> Reading:
 
 
 def read_files(paths: Iterable[Path], root: Path) -> Reading:
-    """The results among these files, and problems of those that cannot be read; other JSON files are ignored."""
+    """The results among these files, and problems with unreadable ones; other JSON is ignored."""
     results, problems = [], []
     for path in paths:
         name = str(path.relative_to(root))

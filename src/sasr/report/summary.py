@@ -21,7 +21,7 @@ NOTHING = Estimate(math.nan, math.nan, math.nan)
 
 
 Scale = tuple[float, float]
-"""The mean returns of a task's worst and best method; NaN where no seed succeeded or no two methods differ."""
+"""Mean returns of a task's worst and best method; NaN if no seed succeeded or no two methods differ."""
 
 
 class Statistics(NamedTuple):
@@ -34,12 +34,12 @@ class Statistics(NamedTuple):
     error: float
     iqm: Estimate
     area: float
-    """Mean height of the curves up to the end of the task's shortest planned run, over seeds that reached it."""
+    """Mean height of the curves up to the end of the task's shortest plan, over seeds that reached it."""
     area_error: float
     areas: NDArray[np.float64]
     """The areas of those seeds."""
     halfway: float
-    """Median over seeds of the steps to the middle between worst and best method; infinite if most never reach it."""
+    """Median steps to the middle between worst and best method; infinite if most seeds never reach it."""
     reached: int
     """Seeds that reached it."""
 
@@ -55,7 +55,7 @@ class Statistics(NamedTuple):
 
 
 class Aggregate(NamedTuple):
-    """One method over its tasks, with returns normalised by task: the worst method's mean is 0, the best's is 1."""
+    """One method over its tasks, with returns normalised: the worst method's mean is 0, the best's is 1."""
 
     method: str
     tasks: int

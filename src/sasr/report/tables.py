@@ -228,7 +228,7 @@ def table_by_task(
     *,
     highest: bool = True,
 ) -> Table:
-    """Tasks by methods, or by variants of one setting; the best of a row is bold, unless the row is incomplete.
+    """Tasks by methods, or by variants of a setting; the best of a complete row is bold.
 
     Args:
         title: Above the table.
@@ -343,12 +343,16 @@ def _machines(summary: Summary, task: str) -> int:
 
 def _markdown_entry(entry: Entry) -> str:
     text = _markdown(entry.text())
-    return f"**{text}**" if entry.best else text
+    if entry.best:
+        return f"**{text}**"
+    return text
 
 
 def _latex_entry(entry: Entry) -> str:
     text = _latex(entry.text(plus_minus="\0")).replace("\0", r"$\pm$")
-    return rf"\textbf{{{text}}}" if entry.best else text
+    if entry.best:
+        return rf"\textbf{{{text}}}"
+    return text
 
 
 def _line(texts: Iterable[str]) -> str:

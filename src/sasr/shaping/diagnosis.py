@@ -62,7 +62,7 @@ class Diagnosis:
     explained: dict[str, float] = field(default_factory=dict)
     """R² of what the neighbours of new states predict, by what that is; NaN where it is always the same."""
     warning: str = ""
-    """Why there may be nothing to count: no step counts as a success. Empty where there is, or without rewards."""
+    """Why there may be nothing to count: no step is a success. Empty otherwise, and without rewards."""
 
     @property
     def is_signal(self) -> bool:
@@ -159,7 +159,7 @@ def spaces_of(rollout: RandomRollout, seed: int = 0) -> Host:
 def suggest(
     states: NDArray[Any] | Tensor, shaper: SASR, *, progress: Callable[[str], None] | None = None
 ) -> tuple[SASR, Diagnosis] | None:
-    """The smallest change of settings that makes the shaped reward signal on `states`; None if none tried does."""
+    """The smallest change of settings that makes the shaped reward signal on `states`; None without one."""
     width = torch.as_tensor(np.asarray(states)).flatten(1).shape[1]
     kernel = kernel_named(shaper.config.kernel)
     h, rule = kernel.dimension_bandwidth(width), PRESETS["auto"].bandwidth
@@ -199,7 +199,7 @@ class _Probe:
     """Two runs of the same settings on the same evidence, which differ in their random draws alone."""
 
     def __init__(self, config: SasrConfig, stored: Tensor, new: Tensor, seed: int) -> None:
-        # Every given state is evidence here; what retention and burn-in do is a matter of how many states there are.
+        # Every given state is evidence here; retention and burn-in only change how many states there are.
         settings = dataclasses.replace(
             config,
             retention=1.0,
@@ -216,11 +216,11 @@ class _Probe:
         direction = torch.randn(k, generator=torch.Generator().manual_seed(seed)) / torch.where(std > 1e-8, std, 1.0)
         side = stored @ direction
         self.outcome = {SUCCESS: stored[side > side.median()], FAILURE: stored[side <= side.median()]}
-        for member in (0, 1):
+        for seed in (0, 1):
             for outcome, states in self.outcome.items():
                 if len(states):
-                    self.shaper.add_trajectory(states, success=outcome == SUCCESS, member=member)
-            self.shaper.evidence.rebuild(member)
+                    self.shaper.add_trajectory(states, success=outcome == SUCCESS, member=seed)
+            self.shaper.evidence.rebuild(seed)
         self.stored, self.new = stored, new
 
     def estimate(self) -> Tensor:
@@ -228,7 +228,7 @@ class _Probe:
         return self.shaper.evidence.counts(self.new.expand(2, -1, -1))[0].sum(-1)
 
     def exact(self) -> Tensor:
-        """Exact kernel sums of the new states over all evidence, (n,), with the same mapping and bandwidth."""
+        """Exact kernel sums of the new states over all evidence, (n,), with equal mapping and bandwidth."""
         evidence = self.shaper.evidence
         counts = ExactCounts(evidence.kernel, self.new.shape[1])
         counts.bandwidth.copy_(evidence.h[:1])
@@ -250,9 +250,7 @@ class _Probe:
 
     def reliability(self) -> float:
         """Correlation of the two runs' success rates over the new states."""
-        obs = self.new.expand(2, -1, -1)
-        nothing = torch.zeros(obs.shape[:2])
-        batch = Batch(obs, nothing[..., None], nothing, obs, nothing.bool())
+        batch = Batch.of_states(self.new.expand(2, -1, -1))
         first, second = self.shaper.success_rate(batch).numpy()
         if first.std() == 0.0 or second.std() == 0.0:
             return 0.0
@@ -266,7 +264,7 @@ def _warning(rollout: RandomRollout, reward_above: float) -> str:
     succeeded = watch.finished and not text
     if succeeded or rollout.tells_success:
         return ""
-    # Where all rewards are 0 the goal may just not have been found; one that costs until it is reached says more.
+    # Where all rewards are 0 the goal may just not have been found; rewards below the threshold say more.
     return text or (no_success(watch) if watch.lowest < reward_above else "")
 
 

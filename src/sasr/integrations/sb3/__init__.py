@@ -1,7 +1,7 @@
-"""Reward shapers inside Stable-Baselines3: a replay buffer for off-policy agents, a rollout buffer for PPO and A2C.
+"""Reward shapers inside Stable-Baselines3: replay buffers, and rollout buffers for PPO and A2C.
 
-Stored rewards are the environment's. The shaped reward is added to what is sampled (off-policy), or to what the
-advantages are computed from (on-policy), with what the shaper knows at that moment.
+Stored rewards are the environment's. The shaped reward is added to what is sampled (off-policy), or to what
+the advantages are computed from (on-policy), with what the shaper knows at that moment.
 """
 
 from sasr.integrations.sb3.callback import ShapingCallback

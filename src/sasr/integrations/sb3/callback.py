@@ -12,7 +12,7 @@ from sasr.shaping.base import adapt
 
 
 class ShapingCallback(BaseCallback):
-    """Logs `shaping/…` figures; nothing else depends on it, and `rollout/ep_rew_mean` stays the environment's."""
+    """Logs `shaping/…` figures and changes nothing; `rollout/ep_rew_mean` stays the environment's."""
 
     def _on_training_start(self) -> None:
         self.buffer = self._find_buffer()

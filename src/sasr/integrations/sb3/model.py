@@ -1,14 +1,14 @@
-"""The Stable-Baselines3 model that a buffer belongs to: its γ, seed and policy, and the steps that it collects.
+"""The Stable-Baselines3 model of a buffer: its γ, seed and policy, and the steps that it collects.
 
-Stable-Baselines3 gives a buffer none of these, so they are read from the method that calls it: the same variables that
-it hands to callbacks as `locals`.
+Stable-Baselines3 gives a buffer none of these, so they are read from the method that calls it: the same
+variables that it hands to callbacks as `locals`.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,8 +25,11 @@ EXPLORATION_NOISE = 0.1
 
 def calling_model() -> BaseAlgorithm | None:
     """The model that sets this buffer up or loads it; None where somebody else makes a buffer."""
-    found = calling("_setup_model", "load_replay_buffer")
-    return None if found is None else found["self"]
+    variables = calling("_setup_model", "load_replay_buffer")
+    if variables is None:
+        return None
+    model: BaseAlgorithm = variables["self"]
+    return model
 
 
 def calling(*methods: str) -> dict[str, Any] | None:
@@ -40,21 +43,23 @@ def calling(*methods: str) -> dict[str, Any] | None:
 
 
 class ModelPolicy:
-    """The exploring policy of a model, for shapers that ask what it would do; actions are as the buffer stores them.
+    """The exploring policy of a model, for shapers that need it; actions are as the buffer stores them.
 
-    SAC, TQC and CrossQ have a squashed normal distribution, TD3 and DDPG an action and noise, DQN and QR-DQN are
-    ε-greedy.
+    SAC, TQC and CrossQ have a squashed normal distribution, TD3 and DDPG an action and noise, DQN and QR-DQN
+    are ε-greedy.
     """
 
     def __init__(self, model: BaseAlgorithm | None, encoder: StateEncoder) -> None:
-        # Weak, so that a model that is dropped takes its replay buffer along at once.
-        self._model = None if model is None else weakref.ref(model)
+        self._model: Callable[[], BaseAlgorithm | None] = lambda: None
+        if model is not None:
+            # Weak, so that a model that is dropped takes its replay buffer along at once.
+            self._model = weakref.ref(model)
         self.encoder = encoder
 
     @property
     def model(self) -> Any:
         """The model, or an error that says how to load a buffer with one."""
-        model = None if self._model is None else self._model()
+        model = self._model()
         if model is None:
             raise RuntimeError(
                 "this shaper asks the policy, but its buffer belongs to no model; load it with "
@@ -135,7 +140,7 @@ def _is_squashed(actor: Any) -> bool:
 
 
 def _normal(actor: Any, inputs: Any) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (B, A) of the actor's normal distribution, before it is squashed if it is."""
+    """Mean and standard deviation (B, A) of the actor's normal distribution, before squashing."""
     if not _is_squashed(actor):
         mean = actor(inputs)
         return mean, torch.full_like(mean, EXPLORATION_NOISE)

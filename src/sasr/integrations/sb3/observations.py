@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -14,6 +14,13 @@ from torch import Tensor
 
 Array = NDArray[Any]
 Observations = Array | Mapping[str, Array]
+
+
+def of_parts(function: Callable[[Any], Any], obs: Any) -> Any:
+    """What a function makes of an observation, or of each part of a Dict observation."""
+    if isinstance(obs, Mapping):
+        return {key: function(part) for key, part in obs.items()}
+    return function(obs)
 
 
 class StateEncoder:
@@ -41,7 +48,9 @@ class StateEncoder:
             return np.concatenate(parts, axis=1)
         if isinstance(space, gym.spaces.Box):
             array = np.asarray(obs)
-            return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
+            if array.dtype == np.uint8:
+                return array
+            return array.astype(np.float32, copy=False)
         return _vectors(space, np.asarray(obs))
 
     def decode(self, states: Tensor) -> Tensor | dict[str, Tensor]:
@@ -58,7 +67,9 @@ def _width(space: gym.Space[Any]) -> int:
     if isinstance(space, gym.spaces.Dict):
         return sum(_width(part) for part in space.spaces.values())
     sizes = _choices(space)
-    return int(np.prod(space.shape or ())) if sizes is None else int(sizes.sum())
+    if sizes is None:
+        return math.prod(space.shape or ())
+    return int(sizes.sum())
 
 
 def _choices(space: gym.Space[Any]) -> Array | None:

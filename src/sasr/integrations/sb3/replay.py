@@ -17,7 +17,7 @@ from torch import Tensor
 from sasr.experience.replay import Window
 from sasr.experience.types import Batch, ReplayView
 from sasr.integrations.sb3.model import calling_model
-from sasr.integrations.sb3.observations import Array
+from sasr.integrations.sb3.observations import Array, of_parts
 from sasr.integrations.sb3.shaped import ShapedBuffer, ShaperLike, make_shaper
 from sasr.shaping.base import Shaper
 from sasr.shaping.rivals.rosa import Rosa
@@ -91,7 +91,7 @@ class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
         done: Array,
         infos: list[dict[str, Any]],
     ) -> None:
-        """Store one step as the environment gave it, and let the shaper observe it; one it refuses is not stored."""
+        """Store one step as the environment gave it, and let the shaper observe it, which may refuse it."""
         step = self.transition(obs, next_obs, action.reshape(self.n_envs, -1), reward, done, infos)
         slots = torch.arange(self.n_envs)[None] + self.pos * self.n_envs
         step = step._replace(slot=slots)
@@ -116,14 +116,19 @@ class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
         rewards = np.asarray(self._normalize_reward(self.rewards[rows, envs], env), np.float32)
         returns = window.total(self.to_torch(rewards.reshape(1, -1)), self.gamma) + bonus
         first, last = rows[0], rows[-1]
-        sample_type = DictReplayBufferSamples if isinstance(self.observations, dict) else ReplayBufferSamples
+        discounts: Tensor | None = None
+        if self.n_steps > 1:
+            discounts = self.gamma ** window.counts[0].sum(0).float()[:, None]
+        sample_type: Any = ReplayBufferSamples
+        if isinstance(self.observations, dict):
+            sample_type = DictReplayBufferSamples
         return sample_type(
             observations=self._sampled(_at(self.observations, first, envs), env),
             actions=self.to_torch(self.actions[first, envs]),
             next_observations=self._sampled(self._next_at(last, envs), env),
             dones=self.to_torch(self._terminated(last, envs).reshape(-1, 1)),
             rewards=returns[0, :, None],
-            discounts=None if self.n_steps == 1 else self.gamma ** window.counts[0].sum(0).float()[:, None],
+            discounts=discounts,
         )
 
     def _rows(self, start: Array, envs: Array) -> tuple[Array, Array]:
@@ -139,7 +144,7 @@ class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
         return (start + np.minimum(step, last)) % self.buffer_size, step <= last
 
     def _window(self, rows: Array, envs: Array, counts: Array) -> Window:
-        """The steps at positions (n, B) as the environment gave them: the kernel compares no normalised states."""
+        """The steps at positions (n, B) as the environment gave them: states are not normalised."""
         at = (rows.reshape(-1), np.tile(envs, len(rows)))
         steps = Batch(
             obs=self._states(_at(self.observations, *at)),
@@ -170,10 +175,7 @@ class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
 
     def _sampled(self, obs: Any, env: VecNormalize | None) -> Any:
         """Observations as the agent learns from them."""
-        normalised = self._normalize_obs(obs, env)
-        if isinstance(normalised, dict):
-            return {key: self.to_torch(part) for key, part in normalised.items()}
-        return self.to_torch(normalised)
+        return of_parts(self.to_torch, self._normalize_obs(obs, env))
 
 
 class ShapedDictReplayBuffer(ShapedReplayBuffer, DictReplayBuffer):
@@ -209,7 +211,9 @@ class ShapedHerReplayBuffer(ShapedDictReplayBuffer, HerReplayBuffer):
         self._successes_drawn = [self.successes[rows, envs]]
         return super()._get_real_samples(rows, envs, env)
 
-    def _get_virtual_samples(self, rows: Array, envs: Array, env: VecNormalize | None = None) -> DictReplayBufferSamples:
+    def _get_virtual_samples(
+        self, rows: Array, envs: Array, env: VecNormalize | None = None
+    ) -> DictReplayBufferSamples:
         samples = super()._get_virtual_samples(rows, envs, env)
         # A success stays one where the new goal is rewarded as the old one was.
         as_before = samples.rewards.numpy(force=True)[:, 0] == self.rewards[rows, envs]
@@ -219,7 +223,7 @@ class ShapedHerReplayBuffer(ShapedDictReplayBuffer, HerReplayBuffer):
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         """Real and relabelled steps, as the agent learns from them."""
         raw = super().sample(batch_size, env=None)
-        obs, next_obs = (_arrays(part) for part in (raw.observations, raw.next_observations))
+        obs, next_obs = (of_parts(_array, part) for part in (raw.observations, raw.next_observations))
         batch = Batch(
             obs=self._states(obs),
             action=raw.actions[None],
@@ -241,7 +245,7 @@ class ShapedHerReplayBuffer(ShapedDictReplayBuffer, HerReplayBuffer):
 
 
 class _StoredStates:
-    """A view of the replay buffer's own arrays, for shapers that mark states there; slot = position · n_envs + env."""
+    """The replay buffer's arrays, for shapers that mark states there; slot = position · n_envs + env."""
 
     def __init__(self, buffer: ShapedReplayBuffer) -> None:
         self.buffer = buffer
@@ -257,22 +261,21 @@ class _StoredStates:
 def _discount(gamma: float | None) -> float:
     """γ as given, or the model's; a warning where they differ."""
     model: Any = calling_model()
-    if model is None:
-        return 0.99 if gamma is None else gamma
-    if gamma is not None and gamma != model.gamma:
+    if gamma is None:
+        return float(getattr(model, "gamma", 0.99))
+    if model is not None and gamma != model.gamma:
         warnings.warn(
             f"gamma={gamma} is given to the replay buffer, but the model's gamma is {model.gamma}; leave gamma out of "
             "replay_buffer_kwargs to take the model's",
             stacklevel=3,
         )
-    return float(model.gamma) if gamma is None else gamma
+    return gamma
 
 
 def _at(stored: Any, rows: Array, envs: Array) -> Any:
-    if isinstance(stored, dict):
-        return {key: part[rows, envs] for key, part in stored.items()}
-    return stored[rows, envs]
+    return of_parts(lambda part: part[rows, envs], stored)
 
 
-def _arrays(obs: dict[str, Tensor]) -> dict[str, Array]:
-    return {key: part.cpu().numpy() for key, part in obs.items()}
+def _array(part: Tensor) -> Array:
+    array: Array = part.cpu().numpy()
+    return array

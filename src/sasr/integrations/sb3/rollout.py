@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sasr.experience.types import Batch, Transition
 from sasr.integrations.sb3.model import calling
-from sasr.integrations.sb3.observations import Array, Observations
+from sasr.integrations.sb3.observations import Array, Observations, of_parts
 from sasr.integrations.sb3.shaped import ShapedBuffer, ShaperLike, make_shaper
 from sasr.shaping.rivals.explors import ExploRS
 from sasr.shaping.rivals.gfa_rfe import GfaRfe
@@ -83,9 +83,11 @@ class ShapedRolloutBuffer(ShapedBuffer, RolloutBuffer):
         super().add(*arguments, **options)
 
     def _collecting(self) -> dict[str, Any] | None:
-        """The variables of the `collect_rollouts` that fills this very buffer; None where somebody else calls."""
+        """The variables of the `collect_rollouts` that fills this buffer; None for any other caller."""
         caller = calling("collect_rollouts")
-        return caller if caller is not None and caller.get("rollout_buffer") is self else None
+        if caller is None or caller.get("rollout_buffer") is not self:
+            return None
+        return caller
 
     def _step(self, caller: dict[str, Any]) -> Transition:
         """The step that `collect_rollouts` has just taken, from its variables."""
@@ -111,7 +113,7 @@ class ShapedRolloutBuffer(ShapedBuffer, RolloutBuffer):
 
     def _get_samples(self, batch_inds: Array, env: VecNormalize | None = None) -> Any:
         if self.rollout is not None:
-            # Stable-Baselines3 puts one environment's steps after the other's, the rollout one step after the other.
+            # Stable-Baselines3 numbers environment by environment, the rollout step by step.
             envs, steps = np.divmod(batch_inds, self.buffer_size)
             index = torch.as_tensor(steps * self.n_envs + envs, device=self.device)
             self.train_shaper(Batch(**{name: getattr(self.rollout, name)[:, index] for name in _SHAPED}))
@@ -132,17 +134,20 @@ ShapedRolloutBuffer.for_dicts = ShapedDictRolloutBuffer
 def _original(model: Any, obs: Any) -> Observations:
     """The newest observations as the environment gave them."""
     normaliser = model.get_vec_normalize_env()
-    original: Observations = obs if normaliser is None else normaliser.get_original_obs()
+    original: Observations = obs
+    if normaliser is not None:
+        original = normaliser.get_original_obs()
     return original
 
 
 def _last_of_episodes(model: Any, obs: Any, dones: Array, infos: list[dict[str, Any]]) -> Any:
     """Observations after a step, with an ended episode's own last one instead of the next episode's first."""
     normaliser = model.get_vec_normalize_env()
-    after = {key: part.copy() for key, part in obs.items()} if isinstance(obs, dict) else obs.copy()
+    after = of_parts(np.copy, obs)
     for index in np.flatnonzero(dones):
         last = infos[index]["terminal_observation"]
-        last = last if normaliser is None else normaliser.unnormalize_obs(last)
+        if normaliser is not None:
+            last = normaliser.unnormalize_obs(last)
         if isinstance(after, dict):
             for key, part in after.items():
                 part[index] = last[key]
@@ -152,7 +157,7 @@ def _last_of_episodes(model: Any, obs: Any, dones: Array, infos: list[dict[str, 
 
 
 def _reward(caller: dict[str, Any]) -> Array:
-    """The environment's rewards: at a time limit, `collect_rollouts` has added the value of the state reached."""
+    """The environment's rewards, without the value that `collect_rollouts` adds at a time limit."""
     model, infos = caller["self"], caller["infos"]
     normaliser = model.get_vec_normalize_env()
     if normaliser is not None and normaliser.norm_reward:

@@ -1,4 +1,4 @@
-"""What the buffers share: a shaper bound to them, and the way from Stable-Baselines3's arrays to its tensors."""
+"""What the buffers share: a bound shaper, and Stable-Baselines3's arrays as its tensors."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def make_shaper(shaper: ShaperLike) -> RewardShaper:
 
     A name is a shaper's, or one of SASR's presets; a mapping without a name is of SASR's options.
     """
+    if isinstance(shaper, str) and shaper in PRESETS:
+        return SASR(shaper)
     if isinstance(shaper, str):
-        return SASR(shaper) if shaper in PRESETS else _shaper_named(shaper, {})
+        return _shaper_named(shaper, {})
     if isinstance(shaper, Mapping):
         options = dict(shaper)
         return _shaper_named(options.pop("name", "sasr"), options)
@@ -86,10 +88,12 @@ class ShapedBuffer:
     """The variant of this very class for Dict observations."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Make the variant for Dict observations where the space asks for it, so that users need one name only."""
-        space = kwargs.get("observation_space", args[1] if len(args) > 1 else None)
-        variant = cls.__dict__.get("for_dicts") if isinstance(space, gym.spaces.Dict) else None
-        return super().__new__(variant or cls)
+        """Make the variant for Dict observations where the space is one, so that users need one name."""
+        space = kwargs.get("observation_space", *args[1:2])
+        variant = cls
+        if isinstance(space, gym.spaces.Dict):
+            variant = cls.__dict__.get("for_dicts") or cls
+        return super().__new__(variant)
 
     # ---------------------------------------------------------------- binding
 
@@ -113,18 +117,24 @@ class ShapedBuffer:
             seed = getattr(model, "seed", None)
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1)[0])  # a model without a seed differs at every start
-        self._bind(
-            Host(
-                observation_space=self.encoder.space,
-                action_space=self._stored_actions(),
-                seeds=(seed,),
-                envs=self.n_envs,
-                device=torch.device(self.device),
-                discount=discount,
-                replay=self._replay_view(),
-                policy=None if model is None or self._replay_view() is None else ModelPolicy(model, self.encoder),
-            )
+        host = Host(
+            observation_space=self.encoder.space,
+            action_space=self._stored_actions(),
+            seeds=(seed,),
+            envs=self.n_envs,
+            device=torch.device(self.device),
+            discount=discount,
+            replay=self._replay_view(),
         )
+        if model is not None:
+            host = self._with_policy(host, model)
+        self._bind(host)
+
+    def _with_policy(self, host: Host, model: Any) -> Host:
+        """The host with the policy of its model, where it has a replay buffer."""
+        if host.replay is None:
+            return host
+        return replace(host, policy=ModelPolicy(model, self.encoder))
 
     def _bind(self, host: Host) -> None:
         shaper = copy.deepcopy(self.settings)
@@ -147,20 +157,23 @@ class ShapedBuffer:
     # ---------------------------------------------------------------- pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        own: Any = super().__getstate__()  # without the environment, where hindsight replay has one
-        left_out = ("_shaper", "last_batch", "last_bonus", "last_figures")
-        state = {name: entry for name, entry in own.items() if name not in left_out}
+        everything: Any = super().__getstate__()  # without the environment, where hindsight replay has one
+        state: dict[str, Any] = dict(everything)
+        for name in ("_shaper", "last_batch", "last_bonus", "last_figures"):
+            state.pop(name, None)
         # What is pickled must be readable where there is no such device.
-        learned = {name: _on_cpu(entry) for name, entry in self._shaper.state_dict().items()}
+        learned: dict[str, Any] = dict(self._shaper.state_dict())
+        for name, entry in learned.items():
+            if isinstance(entry, Tensor):
+                learned[name] = entry.cpu()
         return state | {"host": replace(self.host, replay=None, policy=None), "learned": learned}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         learned = state.pop("learned")
         self.__dict__.update(state)
         self.device = get_device(self.device)
-        view = self._replay_view()
-        policy = None if view is None else ModelPolicy(calling_model(), self.encoder)
-        self._continue(replace(self.host, replay=view, policy=policy), learned)
+        host = replace(self.host, replay=self._replay_view())
+        self._continue(self._with_policy(host, calling_model()), learned)
 
     # ------------------------------------------------------- steps and batches
 
@@ -206,7 +219,3 @@ class ShapedBuffer:
 def _tensor(array: Array) -> Tensor:
     """An array with a leading axis of one seed."""
     return torch.as_tensor(array)[None]
-
-
-def _on_cpu(entry: Any) -> Any:
-    return entry.cpu() if isinstance(entry, Tensor) else entry
