@@ -288,7 +288,9 @@ def test_a_second_ctrl_c_ends_a_run_at_once(tmp_path: Path) -> None:
 def test_every_agent_trains_and_acts_from_its_folder_as_it_did(name: str, tmp_path: Path) -> None:
     wanted = {"hidden": (8, 8), "burn_in": 20, "batch_size": 16, "rollout": 32, "epochs": 1, "minibatches": 2}
     kind = AGENTS[name].config
-    config = kind(**{own: wanted[own] for own in wanted if own in {field.name for field in dataclasses.fields(kind)}})
+    config = kind(
+        **{each: wanted[each] for each in wanted if each in {field.name for field in dataclasses.fields(kind)}}
+    )
     task = "CartPole-v1" if "discrete" in name else "Pendulum-v1"
     run = sasr.train(
         task, agent=config, seeds=2, steps=80, eval_every=0, workers=0, progress=False, out=tmp_path / name

@@ -20,8 +20,8 @@ def output_of(*words: str) -> str:
 
 
 def test_the_command_is_installed_and_explains_itself() -> None:
-    told = output_of("-m", "sasr", "--help")
-    assert all(name in told for name in COMMANDS)
+    text = output_of("-m", "sasr", "--help")
+    assert all(name in text for name in COMMANDS)
     assert output_of("-m", "sasr", "--version") == f"sasr {sasr.__version__}\n"
 
 
@@ -43,9 +43,9 @@ def test_help_and_version_come_without_torch(word: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
-    told = inspect.getdoc(COMMANDS[name].load())
-    assert told is not None
-    assert " ".join(told.partition("\n\n")[0].split()) == COMMANDS[name].summary
+    text = inspect.getdoc(COMMANDS[name].load())
+    assert text is not None
+    assert " ".join(text.partition("\n\n")[0].split()) == COMMANDS[name].summary
 
 
 def test_a_mistyped_command_is_answered_with_the_closest(capsys: pytest.CaptureFixture[str]) -> None:

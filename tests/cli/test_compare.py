@@ -175,7 +175,7 @@ def stopped_after_two_evaluations(here: Path, number: signal.Signals) -> str:
 def evaluations(here: Path) -> list[int]:
     """How many each run has."""
     runs = (here / "grid").glob("runs/*/metrics.jsonl")
-    return [own.read_text().count('"kind": "evaluation", "step"') for own in runs]
+    return [run.read_text().count('"kind": "evaluation", "step"') for run in runs]
 
 
 @pytest.mark.parametrize(
@@ -272,9 +272,9 @@ def test_a_grids_runs_can_be_read_by_tensorboard(here: Path, capsys: pytest.Capt
     (folder,) = (here / "grid" / "runs").iterdir()
     events = accumulator(str(folder / "tensorboard" / "seed-0"))
     events.Reload()
-    shown = {own.step: own.value for own in events.Scalars("eval/mean_reward")}
-    told = {event["step"]: event["return_mean"] for event in read_metrics(folder, "evaluation")}
-    assert shown == pytest.approx(told, rel=1e-6)
+    shown = {event.step: event.value for event in events.Scalars("eval/mean_reward")}
+    recorded = {event["step"]: event["return_mean"] for event in read_metrics(folder, "evaluation")}
+    assert shown == pytest.approx(recorded, rel=1e-6)
     assert 100 in shown
 
 
@@ -342,10 +342,10 @@ def test_on_cpus_fewer_runs_than_cores_are_split_among_them(
         memories = [Memory(name, 2**40)]
         means = runners.Resources(on="pool", jobs=jobs, threads=threads, population=None, memories=memories)
         parts = plan.split(means.most_seeds(plan, needs)).runs
-        assert [len(own.seeds) for own in parts] == expected
+        assert [len(part.seeds) for part in parts] == expected
         shares = means.shared(len(parts))
         assert shares.at_once * shares.threads <= cores
-        assert all((shares.workers_of(own) or 0) <= len(own.seeds) for own in parts)
+        assert all((shares.workers_of(part) or 0) <= len(part.seeds) for part in parts)
 
 
 def test_what_has_begun_goes_on_in_its_own_parts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -365,7 +365,7 @@ def test_what_has_begun_goes_on_in_its_own_parts(here: Path, capsys: pytest.Capt
     assert "3 of 3 runs done" in output
     assert {path: path.stat().st_mtime_ns for path in before} == before
     (result,) = read_results("results").results
-    assert [own.seed for own in result.seeds] == [0, 1, 2, 3]
+    assert [seed.seed for seed in result.seeds] == [0, 1, 2, 3]
 
 
 def test_a_grid_of_an_earlier_sasr_is_refused_with_what_to_rename(

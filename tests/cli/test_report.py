@@ -94,9 +94,16 @@ def test_the_suites_of_figures_4_and_5_give_them(
     for suite in ("figure4", "figure5"):
         assert run(capsys, "compare", suite, *small, "--out", f"runs/{suite}")[0] == 0
     found = collect(tmp_path / "runs" / "figure5")
-    assert {own.method for own in found.states} == {"sasr", "relara", "explo", "rnd", "sac", "noisynet"}
-    for own in found.states:
-        assert own.states.visits.sum((1, 2, 3)).tolist() == [30, 30, 30]
+    assert {visited.method for visited in found.states} == {
+        "sasr",
+        "relara",
+        "explo",
+        "rnd",
+        "sac",
+        "noisynet",
+    }
+    for visited in found.states:
+        assert visited.states.visits.sum((1, 2, 3)).tolist() == [30, 30, 30]
     assert run(capsys, "report", "runs", "--figures", "figures")[0] == 0
     names = {path.name for path in (tmp_path / "figures").glob("*.png")}
     assert {"curves.png", "visits-MountainCar.png", "bonus-AntStand-sasr.png"} <= names

@@ -37,11 +37,11 @@ def test_an_agent_without_a_replay_buffer_stores_no_steps() -> None:
 
 def test_table1_has_few_kinds_of_runs() -> None:
     everything = read_suite("table1").runs
-    kinds = {cost_class(own): own for own in everything}
+    kinds = {cost_class(each): each for each in everything}
     assert len(kinds) == 12 * 5  # the spaces of MountainCar, Human, RobotReach, the other Robots, Ant
-    for own in everything:
-        alike = kinds[cost_class(own)]
-        assert alike.method == own.method
+    for each in everything:
+        alike = kinds[cost_class(each)]
+        assert alike.method == each.method
     (ant, far) = (
         read_suite("table1", Choice(tasks=[task], methods=["sasr"])).runs[0] for task in ("AntStand", "AntFar")
     )
@@ -51,8 +51,8 @@ def test_table1_has_few_kinds_of_runs() -> None:
 
 def test_exact_sums_are_tried_with_as_many_states_as_the_run_has_halfway() -> None:
     retained = {}
-    for own in read_suite("rff-on-off", Choice(tasks=["MountainCar"], steps=100_000)).runs:
-        retained[own.method.name] = try_out(own, device="cpu", threads=1).retained
+    for run in read_suite("rff-on-off", Choice(tasks=["MountainCar"], steps=100_000)).runs:
+        retained[run.method.name] = try_out(run, device="cpu", threads=1).retained
     assert retained["sasr without RFF"] == 0.1 * 100_000 / 2  # φ of the steps, halfway
     assert retained["sasr with RFF"] > 0
     assert retained["sac"] == 0
@@ -63,7 +63,7 @@ def test_exact_sums_of_runs_of_other_lengths_are_other_kinds() -> None:
         found = set()
         for steps in (50_000, 100_000):
             choice = Choice(tasks=["MountainCar"], methods=[method], steps=steps)
-            found |= {cost_class(own) for own in read_suite("rff-on-off", choice).runs}
+            found |= {cost_class(run) for run in read_suite("rff-on-off", choice).runs}
         assert len(found) == kinds
 
 

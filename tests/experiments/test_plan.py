@@ -80,11 +80,11 @@ def test_a_run_goes_to_json_and_back() -> None:
         shaper_settings={"bandwidth": [0.5, 0.1]},
         settings={"truncation_is_terminal": "none", "eval_every": 0},
     )
-    own = grid_run(method=method)
-    back = GridRun.from_json(json.loads(json.dumps(own.to_json())))
-    assert back == own
-    assert back.id == own.id
-    assert back.config() == own.config()
+    run = grid_run(method=method)
+    back = GridRun.from_json(json.loads(json.dumps(run.to_json())))
+    assert back == run
+    assert back.id == run.id
+    assert back.config() == run.config()
 
 
 def test_a_schedule_without_a_length_takes_the_whole_run() -> None:
@@ -141,10 +141,10 @@ def test_a_population_is_split_evenly_and_loses_no_seed() -> None:
 @given(st.lists(st.integers(0, 11), unique=True, min_size=1), st.lists(st.sets(st.integers(0, 11))), st.integers(1, 12))
 def test_parts_that_have_begun_stay_and_the_rest_is_split(seeds: list[int], sets: list[set[int]], most: int) -> None:
     whole, taken, begun = grid_run(seeds=tuple(seeds)), set[int](), list[GridRun]()
-    for own in sets:
-        if own and own <= set(seeds) - taken:
-            begun.append(dataclasses.replace(whole, seeds=tuple(own)))
-            taken |= own
+    for each in sets:
+        if each and each <= set(seeds) - taken:
+            begun.append(dataclasses.replace(whole, seeds=tuple(each)))
+            taken |= each
     parts = Plan((whole,)).split(lambda own: most, lambda own: begun).runs
     assert sorted(seed for part in parts for seed in part.seeds) == sorted(seeds)
     assert all(part in parts for part in begun)
@@ -182,17 +182,19 @@ ABLATIONS = {  # the paper's tables in its appendix
 @pytest.mark.parametrize("suite", ABLATIONS)
 def test_an_ablation_is_the_papers(suite: str) -> None:
     setting, values = ABLATIONS[suite]
-    configs = [own.config(device="cpu") for own in read_suite(suite).runs]
+    configs = [run.config(device="cpu") for run in read_suite(suite).runs]
     assert {config.task for config in configs} == SIX | {"MountainCar"}
     configs = [config for config in configs if config.task in SIX]
     assert {len(config.seeds) for config in configs} == {10}
     assert {config.steps for config in configs} == {1_000_000}
     for task in SIX:
-        own = [config.sasr_config() for config in configs if config.task == task]
-        assert {getattr(config, setting) for config in own} == values
-        assert len(own) == len(values)
+        configs_of_task = [config.sasr_config() for config in configs if config.task == task]
+        assert {getattr(config, setting) for config in configs_of_task} == values
+        assert len(configs_of_task) == len(values)
         # Nothing else differs, from the paper's own settings or from each other.
-        assert {dataclasses.replace(config, **{setting: values_of(setting)}) for config in own} == {PRESETS["paper"]}
+        assert {dataclasses.replace(config, **{setting: values_of(setting)}) for config in configs_of_task} == {
+            PRESETS["paper"]
+        }
 
 
 def values_of(setting: str) -> Any:
@@ -213,21 +215,21 @@ def test_table1_is_a_row_of_every_method_for_each_continuous_task_cheap_rows_fir
         "RobotPickPlace": 300_000,
     }
     rivals = {"drnd", "relara", "gfa_rfe", "explors", "explo", "rnd", "sac", "td3", "ppo", "noisynet"}
-    assert [(own.task, own.steps) for own in runs] == [entry for entry in steps.items() for _ in range(11)]
+    assert [(run.task, run.steps) for run in runs] == [entry for entry in steps.items() for _ in range(11)]
     for task in steps:
-        assert {own.method.name for own in runs if own.task == task} == {"sasr", *rivals}
-    assert {own.seeds for own in runs} == {(0, 1, 2, 3, 4)}
+        assert {run.method.name for run in runs if run.task == task} == {"sasr", *rivals}
+    assert {run.seeds for run in runs} == {(0, 1, 2, 3, 4)}
 
 
 def test_a_choice_narrows_every_grid_of_a_suite() -> None:
     three = ["SASR/RobotReach-v0", "MountainCar", "HumanKeep"]
     runs = read_suite("table1", Choice(tasks=three, methods=["td3", "sasr"], seeds=[7], steps=700)).runs
-    assert [(own.task, own.method.name) for own in runs] == [
+    assert [(run.task, run.method.name) for run in runs] == [
         (task, method) for task in ("MountainCar", "HumanKeep", "RobotReach") for method in ("sasr", "td3")
     ]
-    assert {(own.seeds, own.steps) for own in runs} == {((7,), 700)}
-    narrowed = {own.id for own in read_suite("table1", Choice(tasks=["AntFar"])).runs}
-    assert narrowed <= {own.id for own in read_suite("table1").runs}
+    assert {(run.seeds, run.steps) for run in runs} == {((7,), 700)}
+    narrowed = {run.id for run in read_suite("table1", Choice(tasks=["AntFar"])).runs}
+    assert narrowed <= {run.id for run in read_suite("table1").runs}
 
 
 @pytest.mark.parametrize(
@@ -269,14 +271,14 @@ steps = 2000
 def test_grids_that_a_choice_makes_alike_are_one() -> None:
     assert len(parse_plan(LENGTHS, where="own.toml").runs) == 6
     runs = parse_plan(LENGTHS, where="own.toml", choice=Choice(steps=500)).runs
-    assert [(own.task, own.method.name, own.seeds) for own in runs] == [
+    assert [(run.task, run.method.name, run.seeds) for run in runs] == [
         ("MountainCar", "sasr", (0, 1, 4)),
         ("MountainCar", "sac", (0, 1, 4)),
         ("HumanKeep", "sasr", (0, 1)),
         ("HumanKeep", "sac", (0, 1)),
     ]
     runs = parse_plan(LENGTHS, where="own.toml", choice=Choice(tasks=["MountainCar"], seeds=3, steps=500)).runs
-    assert [(own.method.name, own.seeds) for own in runs] == [("sasr", (0, 1, 2)), ("sac", (0, 1, 2))]
+    assert [(run.method.name, run.seeds) for run in runs] == [("sasr", (0, 1, 2)), ("sac", (0, 1, 2))]
     text = 'tasks = ["MountainCar"]\n[methods.sac]\n[methods.b]\nlike = "sac"'
     with pytest.raises(ValueError, match="as sac and as b"):  # two names for one run stay a mistake
         parse_plan(text, where="own.toml", choice=Choice(steps=500))
@@ -289,7 +291,7 @@ def test_a_choice_that_only_parts_of_different_grids_have_is_refused() -> None:
 
 def test_tasks_and_methods_are_taken_from_the_choice_where_a_plan_names_none() -> None:
     plan = parse_plan("seeds = 3", where="own.toml", choice=Choice(tasks=["Pendulum-v1"], methods=["sac"]))
-    assert [(own.task, own.method.name, own.seeds) for own in plan.runs] == [("Pendulum-v1", "sac", (0, 1, 2))]
+    assert [(run.task, run.method.name, run.seeds) for run in plan.runs] == [("Pendulum-v1", "sac", (0, 1, 2))]
     with pytest.raises(ValueError, match="there are no methods"):
         parse_plan("seeds = 3", where="own.toml", choice=Choice(tasks=["Pendulum-v1"]))
 
@@ -298,9 +300,9 @@ def test_tasks_and_methods_are_taken_from_the_choice_where_a_plan_names_none() -
 def test_a_plan_of_the_repository_can_be_run(name: str) -> None:
     path = ROOT / "results" / "plans" / f"{name}.toml"
     plan = read_plan(path)
-    assert {len(own.seeds) for own in plan.runs} == {10}
-    for own in plan.runs:
-        config = complete(own.config(device="cpu"))
+    assert {len(run.seeds) for run in plan.runs} == {10}
+    for run in plan.runs:
+        config = complete(run.config(device="cpu"))
         assert config.evaluation_period <= 10_000
     command = re.search("sasr compare (.*)", path.read_text())
     assert command is not None
@@ -321,7 +323,7 @@ def test_settings_of_a_task_are_part_of_a_run() -> None:
 
 def test_settings_are_changed_in_all_methods_or_refused_with_the_one_that_lacks_them() -> None:
     runs = changed(grid(["MountainCar"], ["sasr", "sasr-paper"], steps=6000), shaper={"features": "300"})
-    assert [own.config().shaper_config.features for own in runs] == [300, 300]
+    assert [run.config().shaper_config.features for run in runs] == [300, 300]
     for part, message in (("agent", "ppo: .*burn_in"), ("shaper", "sac: .*burn_in")):
         with pytest.raises(ValueError, match=message):
             changed(grid(["MountainCar"], ["sac", "ppo"]), **{part: {"burn_in": 3}})
@@ -338,7 +340,7 @@ def test_a_setting_that_only_another_form_of_the_agent_has_is_refused() -> None:
 
 def test_a_plan_file_has_grids_methods_of_ones_own_and_settings_for_all() -> None:
     plan = parse_plan(TEXT, where="own.toml")
-    found = {(own.task, own.method.name): own for own in plan.runs}
+    found = {(run.task, run.method.name): run for run in plan.runs}
     assert list(found) == [
         ("MountainCar", "sac"),
         ("MountainCar", "wide"),
@@ -350,7 +352,7 @@ def test_a_plan_file_has_grids_methods_of_ones_own_and_settings_for_all() -> Non
     assert found["MountainCar", "sac"].config().agent_config.hidden == (16, 16)
     assert found["Pendulum-v1", "wider"].config().agent == "td3"
     assert found["Pendulum-v1", "wider"].config().shaper == "sasr"
-    assert [own.seeds for own in plan.runs] == [(3, 5), (3, 5), (0,), (0,)]
+    assert [run.seeds for run in plan.runs] == [(3, 5), (3, 5), (0,), (0,)]
 
 
 TEXT = """
@@ -405,7 +407,7 @@ seeds = 1
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_plan_is_told_with_its_line_and_the_closest_name(text: str, line: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as told:
+    with pytest.raises(ValueError, match=message) as error:
         parse_plan(text, where="own.toml")
-    assert str(told.value).startswith("own.toml")
-    assert f"line {line}" in str(told.value)
+    assert str(error.value).startswith("own.toml")
+    assert f"line {line}" in str(error.value)

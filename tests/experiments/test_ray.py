@@ -38,7 +38,7 @@ def cluster() -> Iterator[Any]:
     small = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False}
     # Loopback, but not 127.0.0.1: ray.init takes that for the machine's own address, at which nobody listens then, and
     # tries for minutes.
-    head, second = ({**small, "node_ip_address": own} for own in ("127.0.0.2", "127.0.0.3"))
+    head, second = ({**small, "node_ip_address": each} for each in ("127.0.0.2", "127.0.0.3"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)  # for the nodes' workers
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
@@ -104,7 +104,7 @@ def test_a_cluster_gives_what_this_process_gives_also_when_a_node_dies(
     cluster: Any, inline: Path, tmp_path: Path
 ) -> None:
     grid = carried_out(OnRay(address=cluster.address), tmp_path / "undisturbed")
-    assert len(grid.of("done")) == 4, [own.reason for own in grid.statuses.values()]
+    assert len(grid.of("done")) == 4, [status.reason for status in grid.statuses.values()]
     assert recorded(tmp_path / "undisturbed") == recorded(inline)
 
     # Longer ones here: a run of the dead node notices that it is alone, and must not have come to its end by then.
@@ -126,7 +126,7 @@ def test_a_cluster_gives_what_this_process_gives_also_when_a_node_dies(
     threading.Thread(target=kill, daemon=True).start()
     grid = carried_out(OnRay(address=cluster.address), out, longer)
     assert killed.is_set()
-    assert len(grid.of("done")) == 2, [own.reason for own in grid.statuses.values()]
+    assert len(grid.of("done")) == 2, [status.reason for status in grid.statuses.values()]
     assert recorded(out) == recorded(tmp_path / "inline")
     # The run that was on the dead node was started a second time, elsewhere, and went on from where it was.
     again = [job for job in jobs(out, longer) if job.log.read_text().count("process ") >= 2]

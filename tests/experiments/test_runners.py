@@ -147,7 +147,7 @@ def test_a_pool_starts_no_more_than_cores_and_memory_allow(tmp_path: Path, monke
         return Process()
 
     def tell(job: Job, state: State, why: str) -> None:
-        most["threads"] = max(most["threads"], sum(own.threads for _, own, _ in pool.running.values()))
+        most["threads"] = max(most["threads"], sum(job.threads for _, job, _ in pool.running.values()))
         for memory in pool.memories:
             alone = sum(where is memory for _, _, where in pool.running.values()) == 1
             assert memory.taken <= memory.bytes or alone
@@ -182,7 +182,7 @@ def wait_for(folder: Path, share: float, process: subprocess.Popen[str]) -> None
     while steps < share * 4 * STEPS:
         if plan.exists():
             listed = [
-                {name: own for name, own in data.items() if name != "id"} for data in json.loads(plan.read_text())
+                {name: value for name, value in data.items() if name != "id"} for data in json.loads(plan.read_text())
             ]
             steps = sum(progress_of(job).step for job in jobs(out, [GridRun.from_json(data) for data in listed]))
         assert process.poll() is None, process.communicate()[0]
@@ -229,8 +229,8 @@ def test_a_grid_killed_twice_ends_with_the_results_of_an_undisturbed_one(
     (tmp_path / "whole").mkdir()
     monkeypatch.chdir(tmp_path / "whole")
     flags = ("--tasks", "Pendulum-v1,MountainCar", "--methods", "sasr,sac", "--seeds", "2", "--steps", str(STEPS))
-    code, told = run(capsys, "compare", *flags, *FLAGS, "--out", "grid", "--on", "inline", "--save")
-    assert code == 0, told
+    code, output = run(capsys, "compare", *flags, *FLAGS, "--out", "grid", "--on", "inline", "--save")
+    assert code == 0, output
     one, other = stored(tmp_path / "results"), stored(tmp_path / "whole" / "results")
     assert len(one) == 4
     assert one == other

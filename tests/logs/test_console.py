@@ -157,5 +157,5 @@ def test_the_window_is_the_mean_of_the_last_hundred_of_each_member(episodes: lis
     for member, ret in episodes:
         window.add(member, ret=ret, length=1, success=False)
     for member, mean in enumerate(window.means()["ep_rew_mean"]):
-        own = [ret for m, ret in episodes if m == member][-EPISODES:]
-        assert mean == pytest.approx(np.mean(own), abs=1e-9) if own else np.isnan(mean)
+        returns = [ret for m, ret in episodes if m == member][-EPISODES:]
+        assert mean == pytest.approx(np.mean(returns), abs=1e-9) if returns else np.isnan(mean)

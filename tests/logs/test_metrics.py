@@ -33,8 +33,10 @@ def trainer(steps: int = 0) -> Any:
     )
 
 
-def opened(folder: Path, *, saved: dict | None = None, steps: int = 0, told: list[str] | None = None) -> MetricsFile:
-    file = MetricsFile(folder, warn=(told if told is not None else []).append)
+def opened(
+    folder: Path, *, saved: dict | None = None, steps: int = 0, warnings: list[str] | None = None
+) -> MetricsFile:
+    file = MetricsFile(folder, warn=(warnings if warnings is not None else []).append)
     if saved is not None:
         file.load(saved)
     file.begin(trainer(steps))
@@ -135,12 +137,12 @@ def test_a_file_that_lost_its_end_goes_on_behind_its_last_whole_line(cut: int, t
     path = tmp_path / "metrics.jsonl"
     os.truncate(path, int(saved["bytes"]) - cut)
     left = path.read_bytes().count(b"\n")
-    told: list[str] = []
-    again = opened(tmp_path, saved=saved, steps=3, told=told)
+    warnings: list[str] = []
+    again = opened(tmp_path, saved=saved, steps=3, warnings=warnings)
     again.notice(4, "after")
     lost, resumed, after = [event["text"] for event in read_metrics(tmp_path)][left:]
     assert f"{cut:,} bytes shorter" in lost
-    assert told == [lost]
+    assert warnings == [lost]
     assert (resumed, after) == ("resumed", "after")
     assert again.save()["bytes"] == path.stat().st_size
 
@@ -201,16 +203,16 @@ class FullDisk:
 
 @pytest.mark.parametrize("room", [0, 5, 70, 100])
 def test_lines_wait_while_the_disk_is_full_and_none_is_lost_or_doubled(room: int, tmp_path: Path) -> None:
-    told: list[str] = []
-    file = MetricsFile(tmp_path, warn=told.append)
+    warnings: list[str] = []
+    file = MetricsFile(tmp_path, warn=warnings.append)
     file.begin(trainer())
     real = file.file
     full: Any = FullDisk(real, room)
     file.file = full
     for step in range(3):
         file.notice(step, "line")
-    assert len(told) == 1
-    assert "No space left" in told[0]
+    assert len(warnings) == 1
+    assert "No space left" in warnings[0]
     file.file = real
     file.notice(3, "line")
     assert [event["step"] for event in read_metrics(tmp_path)] == [0, 1, 2, 3]

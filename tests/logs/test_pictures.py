@@ -35,8 +35,8 @@ def test_the_figure_has_the_runs_own_data(trained: sasr.Run) -> None:
     drawn = [line.get_ydata().tolist() for line in lines if line.get_xdata().tolist() == [150, 300, 450]]
     found = trained.evaluation()
     assert len(drawn) == 3
-    for own in [*found.returns, found.returns.mean(0)]:
-        assert pytest.approx(own.tolist()) in drawn
+    for each in [*found.returns, found.returns.mean(0)]:
+        assert pytest.approx(each.tolist()) in drawn
 
 
 def test_a_run_of_which_nothing_is_known_has_no_curve(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from sasr.training.trainer import Recorder
 from tests.conftest import settings
 
 
-class Told(Recorder):
+class Notices(Recorder):
     """Keeps notices."""
 
     def __init__(self) -> None:
@@ -64,20 +64,20 @@ def all_of_it(many: Recorders) -> dict[str, Any]:
 
 @pytest.mark.parametrize("order", [("metrics", "other"), ("other", "metrics")])
 def test_a_recorder_that_fails_is_told_once_and_the_others_go_on(order: tuple[str, ...]) -> None:
-    told = Told()
-    made: dict[str, Any] = {"metrics": told, "other": Failing()}
+    notices = Notices()
+    made: dict[str, Any] = {"metrics": notices, "other": Failing()}
     saved = all_of_it(Recorders({name: made[name] for name in order}))
-    (notice,) = told.notices
+    (notice,) = notices.notices
     assert "other failed" in notice
     assert "No space left on device" in notice
-    assert told.closed
+    assert notices.closed
     assert saved == {"metrics": {"notices": 1}}
 
 
 def test_a_run_that_cannot_keep_its_metrics_does_not_go_on() -> None:
     failing: Any = Failing()
     with pytest.raises(OSError, match="No space left"):
-        all_of_it(Recorders({"metrics": failing, "other": Told()}))
+        all_of_it(Recorders({"metrics": failing, "other": Notices()}))
 
 
 FULL_DISK = """

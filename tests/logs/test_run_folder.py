@@ -48,8 +48,8 @@ def test_the_commit_is_that_of_the_code_around_or_what_a_copy_without_history_wa
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def git(*words: str) -> str:
-        told = ("-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false")
-        return subprocess.run(["git", *told, *words], check=True, capture_output=True, text=True).stdout.strip()
+        identity = ("-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false")
+        return subprocess.run(["git", *identity, *words], check=True, capture_output=True, text=True).stdout.strip()
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
@@ -198,8 +198,8 @@ bounds = st.floats(-1e6, 1e6, width=32) | st.just(np.inf)
     )
 )
 def test_a_space_goes_through_json_and_comes_back(space: gym.Space) -> None:
-    told = json.loads(json.dumps(space_to_json(space), allow_nan=False))
-    assert space_from_json(told) == space
+    data = json.loads(json.dumps(space_to_json(space), allow_nan=False))
+    assert space_from_json(data) == space
 
 
 def test_a_space_that_no_run_can_describe_is_refused() -> None:

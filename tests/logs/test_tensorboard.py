@@ -24,7 +24,7 @@ def scalars(run: Path, name: str) -> dict[str, dict[int, float]]:
     """Values by tag and step, as TensorBoard would show them."""
     events = EventAccumulator(str(run / "tensorboard" / name))
     events.Reload()
-    return {tag: {own.step: own.value for own in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
+    return {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
 
 
 def test_the_tags_are_those_of_stable_baselines3_plus_shaping(trained: sasr.Run) -> None:
@@ -45,20 +45,20 @@ def test_the_tags_are_those_of_stable_baselines3_plus_shaping(trained: sasr.Run)
 
 def test_the_events_say_what_the_metrics_say(trained: sasr.Run) -> None:
     for member, seed in enumerate((3, 5)):
-        told = scalars(trained.folder, f"seed-{seed}")
+        logged = scalars(trained.folder, f"seed-{seed}")
         for event in trained.metrics("evaluation"):
             if event["member"] == member:
-                assert told["eval/mean_reward"][event["step"]] == pytest.approx(event["return_mean"], rel=1e-6)
+                assert logged["eval/mean_reward"][event["step"]] == pytest.approx(event["return_mean"], rel=1e-6)
         returns = [event["return"] for event in trained.metrics("episode") if event["member"] == member]
-        assert told["rollout/ep_rew_mean"][200] == pytest.approx(returns[0], rel=1e-6)
-        assert told["rollout/ep_rew_mean"][450] == pytest.approx(sum(returns) / 2, rel=1e-6)
-        assert min(told["rollout/ep_rew_mean"]) == 200  # no episode had ended before
+        assert logged["rollout/ep_rew_mean"][200] == pytest.approx(returns[0], rel=1e-6)
+        assert logged["rollout/ep_rew_mean"][450] == pytest.approx(sum(returns) / 2, rel=1e-6)
+        assert min(logged["rollout/ep_rew_mean"]) == 200  # no episode had ended before
     both = [scalars(trained.folder, f"seed-{seed}")["eval/mean_reward"][450] for seed in (3, 5)]
     assert scalars(trained.folder, "mean")["eval/mean_reward"][450] == pytest.approx(sum(both) / 2, rel=1e-6)
 
 
 def test_ep_rew_mean_is_the_environments_return_whatever_the_shapers_weight(tmp_path: Path) -> None:
-    told = []
+    means = []
     for weight in (0.0, 1000.0):
         # All of it is burn-in, so that both act alike and only the shaper differs.
         config = settings(
@@ -70,10 +70,10 @@ def test_ep_rew_mean_is_the_environments_return_whatever_the_shapers_weight(tmp_
         )
         run = api.start(config, out=tmp_path / f"weight-{weight}")
         found = scalars(run.folder, "seed-0")
-        told.append(found["rollout/ep_rew_mean"][200])
-        assert told[-1] == pytest.approx(run.metrics("episode")[0]["return"], rel=1e-6)
-    assert told[0] == told[1]
-    assert -2000.0 < told[0] < -100.0  # what Pendulum pays at random
+        means.append(found["rollout/ep_rew_mean"][200])
+        assert means[-1] == pytest.approx(run.metrics("episode")[0]["return"], rel=1e-6)
+    assert means[0] == means[1]
+    assert -2000.0 < means[0] < -100.0  # what Pendulum pays at random
 
 
 def test_events_from_after_the_checkpoint_are_void_once_the_run_goes_on(tmp_path: Path) -> None:

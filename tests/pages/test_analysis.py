@@ -89,9 +89,9 @@ def test_a_run_shown_again_gives_its_own_evidence(run: Path, member: int) -> Non
     moved = saved.steps.next_obs[:-1, 0] != saved.steps.obs[1:, 0]
     assert moved.any(1).equal(ended)  # an episode's last observation is its own, not the next one's first
     stages = stages_of(saved, Settings(run, seed_index=member, stages=2))
-    assert [own.name for own in stages] == ["200 steps", "400 steps"]
+    assert [stage.name for stage in stages] == ["200 steps", "400 steps"]
     np.testing.assert_array_equal(np.asarray(stages[1].feature), saved.steps.obs[200:, 0, 0].numpy())
-    assert all(0.0 <= float(rate) <= 1.0 for own in stages for rate in np.asarray(own.rate))
+    assert all(0.0 <= float(rate) <= 1.0 for stage in stages for rate in np.asarray(stage.rate))
 
 
 def test_evidence_of_another_run_is_not_passed_off_as_this_ones(run: Path) -> None:
@@ -108,9 +108,9 @@ def test_the_command_writes_both_files_and_says_where_they_are_from(
     main(Settings(run, out=tmp_path, stages=2, period=200))
     found, _ = read_analyses(tmp_path)
     assert found.keys() == {"TwoRooms-sasr-visits", "TwoRooms-sasr-along-observation-0-"}
-    for own in found.values():
-        assert own.facts["command"] == "python -m benchmarks.analysis RUN --stages 2"
-        assert str(tmp_path.parent) not in json.dumps(own.facts)
+    for each in found.values():
+        assert each.facts["command"] == "python -m benchmarks.analysis RUN --stages 2"
+        assert str(tmp_path.parent) not in json.dumps(each.facts)
     assert facts_of(read(run, 1), Settings(run, seed_index=1))["seed"] == 1
     with pytest.raises(ValueError, match="--seed-index 2 is none of this run's 2"):
         read(run, 2)

@@ -62,15 +62,15 @@ def test_a_change_is_drawn_beside_what_it_changes_as_far_as_both_go(grid: Collec
     whole = figures.panels_of(grid)["AntFar"]
     base, other = list(whole)[:2]
     short = [
-        dataclasses.replace(own, steps=own.steps[:3], returns=own.returns[:3], success=own.success[:3])
-        for own in whole[other]
+        dataclasses.replace(each, steps=each.steps[:3], returns=each.returns[:3], success=each.success[:3])
+        for each in whole[other]
     ]
     figure = pictures.changes(
         {"more": {base: whole[base], other: whole[other]}, "less": {base: whole[base], other: short}}
     )
-    drawn = [own for own in figure.axes if own.lines]
-    assert [own.get_title() for own in drawn] == ["more", "less"]
-    assert [len(own.lines) for own in drawn] == [2, 2]
+    drawn = [axes for axes in figure.axes if axes.lines]
+    assert [each.get_title() for each in drawn] == ["more", "less"]
+    assert [len(each.lines) for each in drawn] == [2, 2]
     assert drawn[1].get_xlim()[1] == short[0].steps[-1] < whole[base][0].steps[-1]
     assert drawn[0].get_xlim()[1] == whole[base][0].steps[-1]
 
@@ -83,16 +83,16 @@ def test_chances_stand_at_their_tasks_and_are_coloured_where_seeds_tell_the_two_
     assert figure.get_suptitle()
     assert "no difference" in [text.get_text() for text in figure.legends[0].get_texts()]
     first, second = figure.axes
-    assert [own.get_title() for own in figure.axes] == ["first", "second"]
-    names = [own.get_text() for own in first.get_yticklabels()]
+    assert [axes.get_title() for axes in figure.axes] == ["first", "second"]
+    names = [label.get_text() for label in first.get_yticklabels()]
     for panel, expected in ((first, {"AntStand": level, "AntFar": ahead}), (second, {"AntFar": behind})):
         bars = panel.lines[1::2]  # after the line at 0.5, a bar and a point by turns
         assert {names[int(bar.get_ydata()[0])]: tuple(bar.get_xdata()) for bar in bars} == {
             task: (own.low, own.high) for task, own in expected.items()
         }
-        assert [own.get_xdata()[0] for own in panel.lines[2::2]] == [own.value for own in expected.values()]
+        assert [each.get_xdata()[0] for each in panel.lines[2::2]] == [each.value for each in expected.values()]
     assert names[-1] == "AntStand"  # the first on top
-    grey, coloured = (own.get_color() for own in first.lines[1::2])
+    grey, coloured = (each.get_color() for each in first.lines[1::2])
     assert grey != coloured == second.lines[1].get_color()
 
 
@@ -101,7 +101,7 @@ def test_a_legend_of_long_names_stays_within_the_picture(grid: Collection) -> No
     names = ["sasr", *(f"sac with a long name for its variant number {number}" for number in range(5))]
     figure = pictures.over_authors(dict.fromkeys(names, seeds), {}, title="")
     (legend,) = figure.legends
-    assert [own.get_text() for own in legend.get_texts()] == names
+    assert [text.get_text() for text in legend.get_texts()] == names
     figure.draw_without_rendering()
     inside, whole = legend.get_window_extent(), figure.bbox
     assert whole.x0 <= inside.x0

@@ -32,15 +32,15 @@ def seed_result(
 
 
 def make_result(task: str = "AntStand", method: str = "sasr", *, seeds: int = 3, **options: Any) -> Result:
-    own = {name: options.pop(name) for name in ("points", "steps", "level", "final") if name in options}
+    seed_options = {name: options.pop(name) for name in ("points", "steps", "level", "final") if name in options}
     start = options.pop("first_seed", 0)
     facts: dict[str, Any] = {
         "commit": "abc1234",
         "command": f"sasr compare --tasks {task} --methods {method} --seeds {seeds} --save results/",
         "config": {"task": task, "shaper": method},
-        "steps": own.get("steps", 10_000),
+        "steps": seed_options.get("steps", 10_000),
         "planned": tuple(range(start, start + seeds)),
-        "seeds": tuple(seed_result(seed, **own) for seed in range(start, start + seeds)),
+        "seeds": tuple(seed_result(seed, **seed_options) for seed in range(start, start + seeds)),
         "machine": {"processor": "a processor", "cores": 2},
         "versions": {"python": "3.11"},
         "wall_seconds": 100.0,
@@ -68,8 +68,8 @@ def make_run(
     for step in range(1_000, last + 1, 1_000):
         for member, seed in enumerate(seeds):
             lines.append(_event("episode", step, member, seed) | {"return": step / 2000, "length": 9, "success": True})
-            told = {"return_mean": step / 1000 + seed, "success_rate": 0.5, "returns": [step / 1000 + seed] * 5}
-            lines.append(_event("evaluation", step, member, seed) | told)
+            evaluation = {"return_mean": step / 1000 + seed, "success_rate": 0.5, "returns": [step / 1000 + seed] * 5}
+            lines.append(_event("evaluation", step, member, seed) | evaluation)
         lines.append({"kind": "clock", "step": step, "member": None, "seed": None, "seconds": step / 100})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder

@@ -23,13 +23,13 @@ def grid() -> Collection:
 def test_a_line_is_the_mean_of_the_seeds_and_its_band_their_standard_error(grid: Collection) -> None:
     figure = figures.learning_curves(figures.panels_of(grid))
     panel = figure.axes[0]
-    steps, values = stats.aligned([(own.steps, own.returns) for own in grid.results[0].seeds])
+    steps, values = stats.aligned([(seed.steps, seed.returns) for seed in grid.results[0].seeds])
     line, band = panel.lines[0], panel.collections[0]
     np.testing.assert_allclose(line.get_xdata(), steps)
     np.testing.assert_allclose(line.get_ydata(), values.mean(0))
     highest = band.get_paths()[0].vertices[:, 1].max()
     assert highest == pytest.approx((values.mean(0) + values.std(0, ddof=1) / np.sqrt(3)).max())
-    assert [own.get_title() for own in figure.axes] == ["AntStand", "AntFar"]
+    assert [axes.get_title() for axes in figure.axes] == ["AntStand", "AntFar"]
 
 
 def test_reference_curves_lie_over_those_of_the_same_method(grid: Collection, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_bad_reference_file_is_named_with_its_line(text: str | None, message: 
 
 def test_png_and_pdf_are_real_and_the_same_again(grid: Collection, tmp_path: Path) -> None:
     summary = summarise(grid, draws=50)
-    shown = {own.method: own.profile for own in summary.aggregates if own.profile}
+    shown = {aggregate.method: aggregate.profile for aggregate in summary.aggregates if aggregate.profile}
     for name, make in {
         "curves": lambda: figures.learning_curves(figures.panels_of(grid)),
         "bars": lambda: figures.interval_bars(summary),

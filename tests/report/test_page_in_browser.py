@@ -151,7 +151,7 @@ def traces(page: Any, task: str, meta: str = "line") -> dict[str, Any]:
         ".map((own) => ({name: own.name, x: own.x, y: own.y, colour: own.line.color}))",
         meta,
     )
-    return {own["name"]: own for own in found}
+    return {each["name"]: each for each in found}
 
 
 def settled(page: Any) -> None:
@@ -167,7 +167,7 @@ def column(page: Any, table: str, index: int) -> list[str]:
 
 
 def test_lines_are_the_means_and_interquartile_means_of_the_seeds(page: Any) -> None:
-    steps, values = stats.aligned([(own.steps, own.returns) for own in result_of("AntStand", "rnd").seeds])
+    steps, values = stats.aligned([(seed.steps, seed.returns) for seed in result_of("AntStand", "rnd").seeds])
     rounding = (values.max() - values.min()) / 65_534
     line = traces(page, "AntStand")["rnd"]
     assert line["x"] == steps.tolist()
@@ -238,7 +238,7 @@ def test_axes_can_be_switched(page: Any) -> None:
     page.get_by_label("Up").select_option("success")
     settled(page)
     assert chart(page, "AntStand").locator(".plot").evaluate(axis) == ["log", "success rate"]
-    success = np.mean([own.success for own in result_of("AntStand", "sasr").seeds], axis=0)
+    success = np.mean([seed.success for seed in result_of("AntStand", "sasr").seeds], axis=0)
     np.testing.assert_allclose(traces(page, "AntStand")["sasr"]["y"], success, atol=1 / 254)
     page.get_by_label("Across").select_option("hours")
     page.get_by_label("Up").select_option("normalised")
@@ -282,7 +282,7 @@ def test_tables_sort_both_ways_and_what_is_unknown_comes_last(page: Any) -> None
     values = [float(text.split(" ")[0]) for text in rising if text != "–"]
     assert values == sorted(values)
     assert rising[-1] == falling[-1] == "–"
-    assert [own for own in falling if own != "–"] == [own for own in rising if own != "–"][::-1]
+    assert [each for each in falling if each != "–"] == [each for each in rising if each != "–"][::-1]
     page.locator("#table-overall thead").get_by_role("button", name="method", exact=True).click()
     assert names(page, "overall") == sorted(names(page, "overall"))
 
@@ -318,10 +318,10 @@ def test_the_exact_command_is_behind_every_figure(page: Any) -> None:
 
 
 def test_what_is_wrong_with_the_data_is_told(page: Any) -> None:
-    told = page.locator("#remarks").inner_text()
-    assert "store/newer.json format version 9" in told
-    assert "sac on AntStand: seed 9 not run" in told
-    assert "sac on AntFar: seed 0 with values that are not finite (null)" in told
+    remarks = page.locator("#remarks").inner_text()
+    assert "store/newer.json format version 9" in remarks
+    assert "sac on AntStand: seed 9 not run" in remarks
+    assert "sac on AntFar: seed 0 with values that are not finite (null)" in remarks
     page.get_by_role("link", name="1 could not be read").click()
     assert page.locator("#notes-title").is_visible()
 
@@ -431,7 +431,7 @@ def test_everything_that_can_be_clicked_can_be_reached_by_keyboard(page_file: Pa
 def test_names_from_files_are_text_and_never_markup(tmp_path: Path, visit: Visits) -> None:
     evil = "</script><img src=x onerror=alert(1)>"
     results = [make_result(task, method) for task in (evil, "b") for method in ("sasr", f"<b>{evil}")]
-    results = [replace(own, command=evil) for own in results]
+    results = [replace(result, command=evil) for result in results]
     page = visit(write_page(Collection(results), tmp_path / "report.html", title=evil, command=f'"{evil}'))
     assert page.locator("h1").inner_text() == evil
     assert page.locator("img").count() == 0

@@ -21,7 +21,7 @@ from .synthetic import add_maps, make_result, make_run
 def test_a_run_becomes_a_result(tmp_path: Path) -> None:
     found = from_run(make_run(tmp_path / "run", seeds=(4, 7)))
     assert (found.task, found.method, found.commit) == ("MountainCar", "sasr", "0123456789")
-    assert [own.seed for own in found.seeds] == [4, 7]
+    assert [seed.seed for seed in found.seeds] == [4, 7]
     assert found.seeds[1].steps == (1_000, 2_000, 3_000)
     assert found.seeds[1].returns == (8.0, 9.0, 10.0)
     assert found.seeds[1].success == (0.5, 0.5, 0.5)
@@ -45,10 +45,10 @@ def test_a_real_run_is_understood(tmp_path: Path) -> None:
     )
     found = collect(tmp_path)
     (result,) = found.results
-    told = run.evaluation()
+    curve = run.evaluation()
     assert (result.task, result.method, result.planned) == ("MountainCar", "sasr", (3, 5))
-    assert result.seeds[1].steps == tuple(told.steps.tolist())
-    assert result.seeds[1].returns == pytest.approx(told.returns[1])
+    assert result.seeds[1].steps == tuple(curve.steps.tolist())
+    assert result.seeds[1].returns == pytest.approx(curve.returns[1])
     assert result.gaps == ("seeds 3, 5 without a final evaluation: the last point of the curve is taken",)
     assert result.wall_seconds > 0.0
     assert result.command
@@ -111,10 +111,10 @@ def test_folders_that_are_no_whole_runs_are_named_beside_those_that_are(tmp_path
     (make_run(tmp_path / "cut") / "config.json").write_text('{"format": 1, "conf')
     found = collect(tmp_path)
     assert len(found.results) == 1
-    told = dict(found.problems)
-    assert told.keys() == {"cut", "empty", "unsettled"}
-    assert "never started" in told["empty"]
-    assert "config.json" in told["cut"]
+    problems = dict(found.problems)
+    assert problems.keys() == {"cut", "empty", "unsettled"}
+    assert "never started" in problems["empty"]
+    assert "config.json" in problems["cut"]
 
 
 @pytest.mark.parametrize("kind", ["missing", "empty", "file", "broken"])
@@ -144,7 +144,7 @@ def test_runs_that_differ_in_their_seeds_alone_are_joined(tmp_path: Path) -> Non
     for first in (0, 5):  # how they were run does not count
         make_run(tmp_path / f"from-{first}", seeds=(first, first + 1), workers=first, checkpoint_minutes=first)
     (result,) = collect(tmp_path).results
-    assert [own.seed for own in result.seeds] == [0, 1, 5, 6]
+    assert [seed.seed for seed in result.seeds] == [0, 1, 5, 6]
     assert result.planned == (0, 1, 5, 6)
     assert result.wall_seconds == 60.0
 
@@ -166,7 +166,7 @@ def test_commits_of_a_store_are_with_unique_names_on_every_task(tmp_path: Path) 
     write_result(make_result("AntStand", commit="bbbbbbbbb"), tmp_path)
     write_result(make_result("AntFar", commit="aaaaaaaaa"), tmp_path)
     found = collect(tmp_path)
-    assert sorted((own.task, own.method) for own in found.results) == [
+    assert sorted((result.task, result.method) for result in found.results) == [
         ("AntFar", "sasr @aaaaaaa"),
         ("AntStand", "sasr @aaaaaaa"),
         ("AntStand", "sasr @bbbbbbb"),
@@ -193,10 +193,10 @@ def test_what_is_no_file_of_the_runs_own_is_not_read(tmp_path: Path) -> None:
     found = collect(tmp_path / "runs")
     assert found.videos == []
     assert found.maps == []
-    told = " ".join(problem.path + problem.text for problem in found.problems)
-    assert "success_map.npz" in told
-    assert "result.json" in told
-    assert any("metrics.jsonl cannot be read" in note for own in found.results for note in own.notes)
+    problems = " ".join(problem.path + problem.text for problem in found.problems)
+    assert "success_map.npz" in problems
+    assert "result.json" in problems
+    assert any("metrics.jsonl cannot be read" in note for result in found.results for note in result.notes)
 
 
 def test_maps_and_videos_are_found_and_a_broken_map_is_named(tmp_path: Path) -> None:
@@ -206,11 +206,11 @@ def test_maps_and_videos_are_found_and_a_broken_map_is_named(tmp_path: Path) -> 
     (run / "videos" / "seed-0.mp4").write_bytes(b"film")
     (broken / "success_map.npz").write_bytes(b"PK\x03\x04cut")
     found = collect(tmp_path)
-    assert [own.run for own in found.maps] == ["run"]
+    assert [of_run.run for of_run in found.maps] == ["run"]
     assert found.maps[0].axes == ("position", "velocity")
     assert found.maps[0].maps.rate.shape == (4, 2, 15, 21)
-    assert [own.path.name for own in found.videos] == ["seed-0.mp4"]
-    assert [own.path for own in found.problems] == ["broken"]
+    assert [video.path.name for video in found.videos] == ["seed-0.mp4"]
+    assert [problem.path for problem in found.problems] == ["broken"]
     assert len(found.results) == 2
 
 

@@ -46,7 +46,7 @@ def test_a_store_gives_back_what_was_written(tmp_path: Path) -> None:
     paths = [write_result(result, tmp_path / "new" / "store") for result in written]
     assert len(set(paths)) == 2
     assert read_results(tmp_path / "new" / "store").problems == []
-    assert {own.task for own in read_results(tmp_path / "new" / "store").results} == {"AntStand", "pkg:Other/Task-v0"}
+    assert {each.task for each in read_results(tmp_path / "new" / "store").results} == {"AntStand", "pkg:Other/Task-v0"}
     assert read_result(paths[0]).to_json() == written[0].to_json()
     assert [path.parent.relative_to(tmp_path / "new" / "store") for path in paths] == [
         Path("AntStand"),
@@ -79,7 +79,7 @@ def test_names_that_look_alike_as_files_do_not_share_one(tmp_path: Path) -> None
         make_result("a:b"),
         *(make_result(method=name) for name in ("φ=1", "phi 1", "λ=1", "→")),
     ]
-    paths = {write_result(own, tmp_path) for own in alike}
+    paths = {write_result(each, tmp_path) for each in alike}
     assert len(paths) == len(alike)
     assert all(str(path.relative_to(tmp_path)).isascii() for path in paths)
 
@@ -88,7 +88,7 @@ def test_a_file_is_of_a_commit_and_of_settings_but_of_no_seeds_and_no_machine(tm
     base = make_result()
     same = replace(base, config=base.config | {"seeds": [7], "device": "cuda", "workers": 3}, steps=5_000)
     others = [replace(base, commit="other"), replace(base, config=base.config | {"discount": 0.9})]
-    paths = [write_result(own, tmp_path) for own in (base, same, *others)]
+    paths = [write_result(each, tmp_path) for each in (base, same, *others)]
     assert paths[0] == paths[1]
     assert len(set(paths)) == 3
 
@@ -214,9 +214,11 @@ def test_stopped_runs_are_cut_where_the_shortest_ends(lengths: list[int]) -> Non
         steps, returns = tuple(range(100, 100 * points + 1, 100)), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)[:points]
         return SeedResult(seed=seed, steps=steps, returns=returns, taken=999, final=(7.0,))
 
-    seeds = [made(k, own) for k, own in enumerate(lengths)]
+    seeds = [made(k, length) for k, length in enumerate(lengths)]
     planned = tuple(range(len(lengths)))
-    whole = Result(task="t", method="m", steps=1_000, planned=planned, seeds=tuple(own for own in seeds if own.steps))
+    whole = Result(
+        task="t", method="m", steps=1_000, planned=planned, seeds=tuple(each for each in seeds if each.steps)
+    )
     found = cut_short(whole)
     if min(lengths) == 0:
         assert found is None
@@ -224,9 +226,9 @@ def test_stopped_runs_are_cut_where_the_shortest_ends(lengths: list[int]) -> Non
     assert found is not None
     end = 100 * min(lengths)
     assert found.steps == end
-    assert [own.steps[-1] for own in found.seeds] == [end] * len(lengths)
-    assert {own.score for own in found.seeds} == {float(min(lengths))}  # not of an evaluation that came later
-    assert {own.last for own in found.seeds} == {end}
+    assert [each.steps[-1] for each in found.seeds] == [end] * len(lengths)
+    assert {each.score for each in found.seeds} == {float(min(lengths))}  # not of an evaluation that came later
+    assert {each.last for each in found.seeds} == {end}
     assert f"the first {end:,} steps of runs of 1,000" in found.remarks[0]
 
 

@@ -35,7 +35,7 @@ def summary(grid: Collection) -> Summary:
 
 
 def test_a_cell_is_the_mean_and_standard_error_of_the_seeds(grid: Collection, summary: Summary) -> None:
-    scores = np.array([np.mean(own.final) for own in grid.results[0].seeds])
+    scores = np.array([np.mean(seed.final) for seed in grid.results[0].seeds])
     statistics = summary.statistics["AntStand", "sasr"]
     assert statistics.mean == pytest.approx(scores.mean())
     assert statistics.error == pytest.approx(scores.std(ddof=1) / math.sqrt(5))
@@ -69,7 +69,7 @@ def test_the_steps_to_halfway_are_those_of_the_middle_seed_and_infinite_where_mo
 def test_areas_are_compared_up_to_the_shortest_plan() -> None:
     short, long = make_result(method="sasr", steps=5_000), make_result(method="sac", steps=10_000)
     found = summarise(Collection([short, long]), draws=20)
-    assert found.statistics["AntStand", "sac"].area < np.mean([own.returns[-1] for own in long.seeds]) / 2
+    assert found.statistics["AntStand", "sac"].area < np.mean([seed.returns[-1] for seed in long.seeds]) / 2
     stopped = replace(short, seeds=(replace(short.seeds[0], steps=(0,), returns=(1.0,), success=()),))
     assert math.isnan(summarise(Collection([stopped]), draws=20).statistics["AntStand", "sasr"].area)
 
@@ -97,7 +97,7 @@ def test_what_is_incomplete_or_nan_is_marked_and_explained() -> None:
     assert "‡ without seeds that gave NaN" in text
     assert summary.statistics["AntStand", "sac"].failed == 1
     row = tables.final_table(summary).rows[0]
-    assert [own.mark for own in row] == ["°", "*", "‡", "*"]
+    assert [each.mark for each in row] == ["°", "*", "‡", "*"]
     assert row[3].text() == "–*"
     assert tables.aggregate_table(summary).to_markdown().count("0 of 1") == 1
 
@@ -117,9 +117,9 @@ def test_costs_are_multiples_of_the_first_methods_and_differing_machines_are_mar
     ]
     summary = summarise(Collection(results), draws=20)
     time, memory = tables.cost_table(summary, "time"), tables.cost_table(summary, "memory")
-    assert [own.text() for own in time.rows[0]] == ["AntStand†", "1.00", "0.50"]
-    assert [own.text() for own in memory.rows[0]] == ["AntStand†", "1.00", "0.50"]
-    assert [own.text() for own in memory.rows[1]] == ["AntFar", "–", "–"]
+    assert [each.text() for each in time.rows[0]] == ["AntStand†", "1.00", "0.50"]
+    assert [each.text() for each in memory.rows[0]] == ["AntStand†", "1.00", "0.50"]
+    assert [each.text() for each in memory.rows[1]] == ["AntFar", "–", "–"]
     assert "different machines" in time.to_markdown()
 
 
@@ -151,19 +151,19 @@ def test_a_task_that_no_seed_learned_has_no_normalised_return() -> None:
     def result(task: str, method: str, level: float, success: float) -> Result:
         seeds = []
         for seed in range(3):
-            own = seed_result(seed, level=level)
-            rates = tuple(success for _ in own.steps)
-            seeds.append(replace(own, success=rates, final_success=success))
+            result = seed_result(seed, level=level)
+            rates = tuple(success for _ in result.steps)
+            seeds.append(replace(result, success=rates, final_success=success))
         return replace(make_result(task, method), seeds=tuple(seeds))
 
     learned = [result("AntStand", "sasr", 90.0, 0.5), result("AntStand", "sac", 30.0, 0.0)]
     failed = [result("RobotPush", "sasr", 0.01, 0.0), result("RobotPush", "sac", 0.02, 0.0)]
     together = summarise(Collection([*learned, *failed]), draws=20)
     assert together.learned == ["AntStand"]
-    assert [own.mean.value for own in together.aggregates] == pytest.approx([1.0, 0.0])
+    assert [aggregate.mean.value for aggregate in together.aggregates] == pytest.approx([1.0, 0.0])
     assert "Without RobotPush" in tables.aggregate_table(together).to_markdown()
     nothing = summarise(Collection(failed), draws=20)
-    assert [own.tasks for own in nothing.aggregates] == [0, 0]
+    assert [aggregate.tasks for aggregate in nothing.aggregates] == [0, 0]
     assert math.isnan(nothing.aggregates[0].iqm.value)
 
 
