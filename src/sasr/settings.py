@@ -22,6 +22,7 @@ from sasr.tasks.environment import TaskLike, task_name
 from sasr.tasks.settings import DECIDED_ELSEWHERE, SCALAR, setting_types
 
 Mode = Literal["auto", "eager", "compile", "graph"]
+Precision = Literal["auto", "bf16"]
 """How updates run."""
 WHOLE_RUN = 2**62
 """Length of a schedule START,END without a length: `TrainConfig` makes it as long as the run."""
@@ -70,6 +71,8 @@ class TrainConfig:
     """cpu, cuda or cuda:1; auto uses CUDA if it is available."""
     accelerate: Mode = "auto"
     """How updates run: eager, compile, graph (CUDA graphs), or auto, the fastest on the device."""
+    precision: Precision = "auto"
+    """Of products that the agent learns with: auto is float32 (TF32 on CUDA), bf16 is faster on CPUs that have it."""
     capacity: int = 1_000_000
     """Size of each seed's replay buffer in steps; at most `steps` are allocated."""
     discount: float = 0.99

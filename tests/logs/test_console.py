@@ -46,7 +46,7 @@ def begun(
     trainer: Any = SimpleNamespace(
         config=settings(steps=total, log_every=1000),
         loop=SimpleNamespace(steps=steps),
-        learner=SimpleNamespace(burn_in=1000),
+        learner=SimpleNamespace(burn_in=1000, held_bytes=3 * 2**29),
         device="cpu",
     )
     shown.begin(trainer)
@@ -66,7 +66,7 @@ def test_plain_lines_come_every_few_seconds_and_at_evaluations(tmp_path: Path, c
         shown.turned(step)
     shown.evaluation(3000, result(0.5, 0.7))
     title, *lines = out.getvalue().splitlines()
-    assert title == "Pendulum-v1 · sac · shaper sasr (auto) · 2 seeds · cpu"
+    assert title == "Pendulum-v1 · sac · shaper sasr (auto) · 2 seeds · cpu · holds 1.5 GiB"
     assert len(lines) == 5  # at 5, 10, 15 and 20 seconds, and at the evaluation
     assert lines[-2].startswith("step 2,9")
     assert "return 2.000 ± 1.000 | success 50% ± 50% | length 60.0 ± 10.0" in lines[0]

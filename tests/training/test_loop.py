@@ -165,3 +165,17 @@ def test_a_burn_in_or_capacity_shorter_than_a_batch_is_refused(wrong: dict[str, 
     config = SacConfig(**({"burn_in": 40, "batch_size": 16} | wrong))
     with Population("Pendulum-v1", seeds=[0], workers=0) as population, pytest.raises(ValueError, match=name):
         learner_of(population, config)
+
+
+def test_the_memory_of_a_learner_counts_all_that_is_held() -> None:
+    """Twice as much for twice the seeds, and 27 bytes more for each step of Pendulum that the replay buffer takes."""
+
+    def held(seeds: int, capacity: int, shaper: Shaper | None = None) -> int:
+        with Population("Pendulum-v1", seeds=range(seeds), workers=0) as population:
+            return learner_of(population, TINY, shaper=shaper, capacity=capacity).held_bytes
+
+    assert held(8, 1000) == pytest.approx(2 * held(4, 1000), rel=0.02)
+    # A state of 3, an action and a reward in float32, 3 flags, where its next state is, and a hundredth of a state.
+    assert held(1, 20_000) - held(1, 10_000) == pytest.approx(10_000 * (20 + 3 + 4 + 0.12), rel=1e-3)
+    features = 1000 * (3 + 1) * 4  # frequencies and phases; the sums are 2,000 numbers of 8 bytes
+    assert held(1, 1000, SASR()) - held(1, 1000) >= features + 2000 * 8

@@ -43,6 +43,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "agent_config": PpoConfig(rollout=28, minibatches=3, epochs=2, hidden=(8, 8), lr_decay=300),
         **shaped("auto"),
     },
+    "bonus apart": {"shaper": "rnd", "shaper_config": RndConfig(hidden=(8,), outputs=4)},
     "exact": shaped("paper", estimator="exact", bandwidth="median"),
     "options": shaped("auto", paid_end="lost", sample="ratio", success_rule="segments", retention_rule="strided"),
 }

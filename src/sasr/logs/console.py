@@ -68,6 +68,7 @@ class ConsoleView(Recorder):
                 f"shaper {shaper_in_words(config)}",
                 _seeds_in_words(config),
                 str(trainer.device),
+                f"holds {trainer.learner.held_bytes / 2**30:.2g} GiB",
             ]
         )
         if self.console.is_terminal:

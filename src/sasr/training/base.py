@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sasr.experience.checked_module import CheckedModule
 from sasr.experience.types import Batch, Host, Transition
@@ -76,6 +76,13 @@ class Learner(ABC):
             self.unobserved = self.shaper.interrupt(interrupted, self.unobserved)
 
     # --------------------------------------------------------------- inspect
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of all that is learned, stored or counted; what an update passes on is not in it."""
+        parts = [part for part in (self.agent, self.experience, self.shaper) if isinstance(part, nn.Module)]
+        held = nn.ModuleList(parts)
+        return sum(tensor.nbytes for tensor in (*held.parameters(), *held.buffers()))
 
     @abstractmethod
     def examples(self) -> Batch | None:

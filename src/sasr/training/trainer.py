@@ -109,7 +109,7 @@ class Trainer:
             )
             self.shaper = make_shaper(config) if shaper is None else shaper
             self.learner = make_learner(config, self.population, self.shaper, self.device)
-            self.graphs = speed_up(self.learner, config.accelerate)
+            self.graphs = speed_up(self.learner, config.accelerate, config.precision)
             if config.steps < self.learner.burn_in:
                 raise ValueError(
                     f"steps={config.steps} is less than burn_in={self.learner.burn_in}: the agent would never learn; "
