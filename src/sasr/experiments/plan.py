@@ -355,9 +355,7 @@ def built_in_methods() -> dict[str, Method]:
     return {method.name: method for method in methods}
 
 
-@lru_cache(maxsize=256)
-def _agent_for(task: str, agent: str, **task_settings: Any) -> str:
-    return agent_for(task, agent, **task_settings)
+_agent_for = lru_cache(maxsize=256)(agent_for)
 
 
 def plain(value: Any) -> Any:
