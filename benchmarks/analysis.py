@@ -91,7 +91,7 @@ def read(run: Path, index: int) -> Saved:
         raise ValueError(f"{run} has no checkpoint with a replay buffer; train with `sasr train`, which keeps it")
     saved = newest.read("replay")
     _, _, filled, _, _ = saved["_extra_state"].tolist()
-    if filled * folder.config.environments < newest.facts["steps"]:
+    if filled * folder.config.envs < newest.facts["steps"]:
         raise ValueError(
             f"{run} took {newest.facts['steps']:,} steps, but its replay buffer holds the last {filled:,} only; "
             "train with a larger one"
@@ -122,7 +122,7 @@ def stages_of(saved: Saved, settings: Settings) -> list[Stage]:
             observation_space=saved.folder.observation_space,
             action_space=saved.folder.action_space,
             seeds=(config.seeds[settings.seed_index],),
-            envs=config.environments,
+            envs=config.envs,
             discount=config.discount,
         )
     )

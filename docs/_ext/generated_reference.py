@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 import tyro
@@ -58,19 +58,26 @@ class SettingsTables(Directive):
             "agents": {name: agent.settings() for name, agent in AGENTS.items()},
             "shapers": {name: shaper_settings(name) for name in SHAPERS},
         }[self.arguments[0]]
-        tables = {name: settings_table(config) for name, config in kinds.items()}
+        tables = {}
+        for name, config in kinds.items():
+            on_images = AGENTS[name].on_images if name in AGENTS else {}
+            tables[name] = settings_table(config, on_images)
         return [tables["run"]] if "run" in tables else [section(name, found) for name, found in tables.items()]
 
 
-def settings_table(config: Any) -> nodes.table:
-    """Every field of a dataclass, or of a class of one: name, type, default, meaning."""
+def settings_table(config: Any, on_images: Mapping[str, Any]) -> nodes.table:
+    """Every field of a dataclass, or of a class of one: name, type, default, default on images, meaning."""
     kind = config if isinstance(config, type) else type(config)
     meaning, types = meanings(kind), field_types(kind)
-    rows = [
-        (field.name, type_name(types[field.name]), default_of(config, field), meaning.get(field.name, ""))
-        for field in dataclasses.fields(kind)
-    ]
-    return table(("setting", "type", "default", "meaning"), rows)
+    head, rows = ["setting", "type", "default", "meaning"], []
+    if on_images:
+        head.insert(3, "on images")
+    for field in dataclasses.fields(kind):
+        row = [field.name, type_name(types[field.name]), default_of(config, field), meaning.get(field.name, "")]
+        if on_images:
+            row.insert(3, shown(on_images[field.name]) if field.name in on_images else "")
+        rows.append(tuple(row))
+    return table(tuple(head), rows)
 
 
 def shaper_settings(name: str) -> Any:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+
 from sasr.agents.registry import AGENTS, agent_named
 from sasr.errors import installed, unknown_name
 from sasr.files import remove_leftovers
@@ -216,7 +218,7 @@ def start(
     with Trainer(config, folder=path, recorder=recorder, shaper=shaper, task=task) as trainer:
         # The agent's config, since some settings depend on the shaper, such as PPO's value heads.
         agent_config = getattr(getattr(trainer.learner, "agent", None), "config", config.agent_config)
-        trainer.config = dataclasses.replace(config, agent_config=agent_config)
+        trainer.config = dataclasses.replace(trainer.config, agent_config=agent_config)
         folder = RunFolder.create(
             path,
             trainer.config,
@@ -310,10 +312,11 @@ def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
     if task is None:
         task = config.task
     task_settings = typed_task_settings(task, config.task_settings)
-    agent = agent_for(task, config.agent, **task_settings)
+    observation_space, action_space = spaces_of(task, **task_settings)
+    agent, kind = agent_named(config.agent, action_space)
     agent_config = config.agent_config
     if agent_config is None:
-        agent_config = AGENTS[agent].settings()
+        agent_config = kind.settings_for(observation_space)
     shaper = shaper_named(config.shaper)
     shaper_config = config.shaper_config
     if config.shaper == "sasr":
@@ -321,17 +324,20 @@ def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
     elif shaper is not None and shaper_config is None:
         shaper_config = shaper.config()
     return dataclasses.replace(
-        config, agent=agent, task_settings=task_settings, agent_config=agent_config, shaper_config=shaper_config
+        config,
+        agent=agent,
+        environments=config.environments or kind.environments_for(observation_space),
+        task_settings=task_settings,
+        agent_config=agent_config,
+        shaper_config=shaper_config,
     )
 
 
-def agent_for(task: TaskLike, agent: str, **task_settings: Any) -> str:
-    """The agent that "auto" stands for on a task; any other name is only checked."""
-    if agent != "auto":
-        return agent_named(agent)[0]
+def spaces_of(task: TaskLike, **task_settings: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    """The spaces of a task's observations and actions, which defaults are chosen by."""
     env = make(task, **task_settings)
     try:
-        return agent_named(agent, env.action_space)[0]
+        return env.observation_space, env.action_space
     finally:
         close_environment(env)
 

@@ -26,7 +26,7 @@ from sasr.settings import check_seed
 from sasr.tasks import make
 from sasr.tasks.environment import TaskLike, close_environment
 from sasr.tasks.modules import import_of_run
-from sasr.training.evaluate import Evaluation, evaluate
+from sasr.training.evaluate import SCORE, Evaluation, evaluate
 
 NAME = "eval.json"
 MOST_EPISODES = 1_000_000
@@ -40,6 +40,8 @@ class Row(NamedTuple):
     ret: tuple[float, float]
     length: tuple[float, float]
     success: tuple[float, float]
+    score: tuple[float, float]
+    """Of a game; NaN where a task has none."""
 
 
 def evaluate_policy(
@@ -77,6 +79,7 @@ def evaluate_policy(
         seeds=config.seeds,
         environments=environments,
         workers=workers,
+        info_keys=(SCORE,),
         **config.task_options,
     ) as population:
         for number in range(math.ceil(episodes / environments)):
@@ -86,7 +89,10 @@ def evaluate_policy(
                 if progress is not None:
                     progress(before + ended)
 
-            rounds.append(evaluate(population, act, stream=f"judge/{seed}/{number}", progress=on_progress))
+            stream = f"judge/{seed}/{number}"
+            rounds.append(
+                evaluate(population, act, frame_stack=policy.frame_stack, stream=stream, progress=on_progress)
+            )
     joined = [np.concatenate(parts, axis=1)[:, :episodes] for parts in zip(*rounds, strict=True)]
     return Evaluation(*joined)
 
@@ -104,15 +110,21 @@ def rows(policy: Policy, result: Evaluation) -> list[Row]:
     """A row for each seed over its episodes, and one over seeds if there are several."""
     table = []
     for index, seed in enumerate(policy.seeds):
-        table.append(_row(f"seed {seed}", *(values[index] for values in result)))
+        table.append(_row(f"seed {seed}", [values[index] for values in result]))
     if len(policy.seeds) > 1:
-        table.append(_row("all", *(values.mean(1) for values in result)))
+        table.append(_row("all", [_over_episodes(values) for values in result]))
     return table
 
 
-def _row(name: str, returns: NDArray[Any], lengths: NDArray[Any], success: NDArray[Any]) -> Row:
-    parts = [mean_and_error(values.astype(np.float64)) for values in (returns, lengths, success)]
-    return Row(name, *parts)
+def _over_episodes(values: NDArray[Any]) -> NDArray[Any]:
+    if not values.size:
+        return values.reshape(-1)
+    means: NDArray[Any] = values.mean(1)
+    return means
+
+
+def _row(name: str, values_of_parts: Sequence[NDArray[Any]]) -> Row:
+    return Row(name, *(mean_and_error(values.astype(np.float64)) for values in values_of_parts))
 
 
 def write_evaluation(policy: Policy, result: Evaluation, *, seed: int, deterministic: bool) -> Path:
@@ -122,12 +134,15 @@ def write_evaluation(policy: Policy, result: Evaluation, *, seed: int, determini
         data: dict[str, Any] = {"name": row.name, "length_mean": row.length[0]}
         data["return_mean"], data["return_error"] = row.ret
         data["success_rate"], data["success_error"] = row.success
+        if result.scores.size:
+            data["score_mean"], data["score_error"] = row.score
         row_data.append(data)
     seed_data = []
     for index, run_seed in enumerate(policy.seeds):
         data = {"seed": run_seed}
         for name, values in result._asdict().items():
-            data[name] = values[index].tolist()
+            if values.size:
+                data[name] = values[index].tolist()
         seed_data.append(data)
     data = {
         "step": policy.steps,
@@ -172,10 +187,10 @@ def record_video(
         # imageio would stretch frames to sides that are multiples of 16; the format needs multiples of 2, see `_even`.
         writer: Any = imageio.get_writer(beside, fps=fps, codec="libx264", macro_block_size=1, quality=7)
         with closing(writer):  # on an error its own exit would leave ffmpeg running
-            done = False
+            done, frames = False, None
             while not done:
                 writer.append_data(_even(env.render()))
-                action, _ = policy.predict(obs, deterministic=deterministic, member=index)
+                action, frames = policy.predict(obs, frames, deterministic=deterministic, member=index)
                 obs, _, terminated, truncated, _ = env.step(action)
                 done = terminated or truncated
             writer.append_data(_even(env.render()))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sasr.agents.registry import agent_named
+from sasr.experience.frames import StackLayout
 from sasr.experience.types import Host
 from sasr.logs.run_folder import RunFolder, check_entries
 from sasr.settings import choose_device
@@ -31,6 +32,10 @@ class Policy:
         self.folder, self.agent, self.steps, self.device = folder, agent, steps, device
         self.observation_space, self.action_space = folder.observation_space, folder.action_space
         self.seeds = folder.config.seeds
+        self.frame_stack = folder.config.frame_stack or 1
+        self.layout: StackLayout | None = None
+        if self.frame_stack > 1:
+            self.layout = StackLayout(self.observation_space, self.frame_stack)
 
     def predict(
         self,
@@ -40,13 +45,15 @@ class Policy:
         deterministic: bool = True,
         *,
         member: int = 0,
-    ) -> tuple[NDArray[Any], None]:
-        """The action for an observation, or actions for a stack of them; the second value is always None.
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """The action for an observation, or actions for n of them, and the state for the next call.
+
+        The state is None but where the policy sees stacks of frames: there it has the newest ones.
 
         Args:
             observation: As `sasr.tasks.make` gives it: one, or n of them along a first axis.
-            state: Not used; there for callers of Stable-Baselines3.
-            episode_start: Not used either.
+            state: The state of the call before; None at the start of an episode.
+            episode_start: Which of the n observations begin an episode, where there is a state; None for none.
             deterministic: Act deterministically instead of exploring.
             member: Index of the seed whose policy acts.
         """
@@ -60,14 +67,34 @@ class Policy:
                 f"observation has shape {array.shape}, but this run's observations have {shape}: give one, or a stack "
                 f"(n, {', '.join(map(str, shape))})"
             )
-        stack = torch.as_tensor(array.reshape(-1, *shape).astype(self.observation_space.dtype))
-        actions = self.act(stack.expand(len(self.seeds), *stack.shape), deterministic)[member].numpy()
+        several = torch.as_tensor(array.reshape(-1, *shape).astype(self.observation_space.dtype))
+        seen, frames = several, None
+        if self.layout is not None:
+            seen = self._stacks(self.layout, several, state, episode_start)
+            frames = seen.numpy()
+        actions = self.act(seen.expand(len(self.seeds), *seen.shape), deterministic)[member].numpy()
         if array.shape == shape:
-            return actions[0], None
-        return actions, None
+            return actions[0], frames
+        return actions, frames
+
+    def _stacks(self, layout: StackLayout, obs: Tensor, state: Any, episode_start: Any) -> Tensor:
+        """What the policy sees, (n, *stack shape), for observations (n, *obs_shape)."""
+        first = layout.join([obs] * layout.depth)
+        if state is None:
+            return first
+        before = torch.as_tensor(np.asarray(state)).to(obs.dtype)
+        if before.shape != first.shape:
+            raise ValueError(
+                f"state has shape {tuple(before.shape)}, but {len(obs)} observations need {tuple(first.shape)}: give "
+                "what the call before returned, or None where all episodes begin"
+            )
+        begins = torch.zeros(len(obs), dtype=torch.bool)
+        if episode_start is not None:
+            begins = torch.as_tensor(np.asarray(episode_start, np.bool_)).reshape(len(obs))
+        return torch.where(begins.view(-1, 1, 1, 1), first, layout.push(before, obs))
 
     def act(self, obs: Tensor, deterministic: bool = True) -> Tensor:
-        """Actions (P, n, *action_shape) of all seeds, on the CPU, for observations (P, n, *obs_shape)."""
+        """Actions (P, n, *action_shape) of all seeds, on the CPU, for what they see, (P, n, …)."""
         actions: Tensor = self.agent.act(obs.to(self.device), deterministic=deterministic)
         return actions.cpu()
 
@@ -152,9 +179,10 @@ def _make_agent(folder: RunFolder, device: torch.device) -> Any:
         observation_space=folder.observation_space,
         action_space=folder.action_space,
         seeds=config.seeds,
-        envs=config.environments,
+        envs=config.envs,
         device=device,
         discount=config.discount,
+        frame_stack=config.frame_stack or 1,
     )
     _, registered = agent_named(config.agent, folder.action_space)
     return registered.make(host, config.agent_config)

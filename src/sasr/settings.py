@@ -32,6 +32,7 @@ _LARGEST = 10**12  # of the whole numbers in an agent's or a shaper's settings
 _LEAST = {
     "steps": (1, ""),
     "environments": (1, ""),
+    "frame_stack": (1, ""),
     "capacity": (1, ""),
     "eval_episodes": (1, ""),
     "log_every": (1, ""),
@@ -59,8 +60,8 @@ class TrainConfig:
     """One independent run for each, all in one process."""
     steps: int = 100_000
     """Environment steps of each seed."""
-    environments: int = 1
-    """Environments of each seed."""
+    environments: int | None = None
+    """Environments of each seed; None is 1, or 8 for PPO on images."""
     task_settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the task by name, such as {"fixed": True}: arguments of its constructor."""
     max_episode_steps: int | None = None
@@ -73,6 +74,8 @@ class TrainConfig:
     """How updates run: eager, compile, graph (CUDA graphs), or auto, the fastest on the device."""
     precision: Precision = "auto"
     """Of products that the agent learns with: auto is float32 (TF32 on CUDA), bf16 is faster on CPUs that have it."""
+    frame_stack: int | None = None
+    """Newest images that the policy sees at once; None is 4 where observations are single images, else 1."""
     capacity: int = 1_000_000
     """Size of each seed's replay buffer in steps; at most `steps` are allocated."""
     discount: float = 0.99
@@ -141,7 +144,12 @@ class TrainConfig:
     @property
     def steps_kept(self) -> int:
         """The replay buffer's size: not longer than the run."""
-        return min(self.capacity, max(self.steps, self.environments))
+        return min(self.capacity, max(self.steps, self.envs))
+
+    @property
+    def envs(self) -> int:
+        """Environments of each seed: one, where no number is given."""
+        return self.environments or 1
 
     def sasr_config(self) -> SasrConfig:
         """SASR's settings: `shaper_config`, or the preset's."""
@@ -156,7 +164,7 @@ class TrainConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrainConfig:
         """Settings from plain data; unknown names are rejected."""
-        data = dict(data)
+        data = {"frame_stack": 1, **data}  # older runs have none: their policies saw one frame
         shaper = shaper_named(data.get("shaper", "sasr"))
         if data.get("agent_config") is not None:
             config_class = agent_named(data["agent"])[1].config

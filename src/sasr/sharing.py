@@ -87,7 +87,11 @@ def _card(policy: Policy) -> Iterator[str]:
     yield from (f"[One episode]({name})\n" for name in files if name.endswith(".mp4"))
     yield "## Use it\n"
     yield '```python\nimport sasr\n\npolicy = sasr.load("path/to/this/folder")  # runs no code of the folder\'s'
-    yield "action, _ = policy.predict(observation)  # of the task as sasr.tasks.make gives it\n```\n"
+    if policy.frame_stack == 1:
+        yield "action, _ = policy.predict(observation)  # of the task as sasr.tasks.make gives it\n```\n"
+    else:
+        yield "frames = None  # at the start of an episode"
+        yield "action, frames = policy.predict(observation, frames)  # of the task as sasr.tasks.make gives it\n```\n"
     yield "## How it was trained\n"
     yield f"```bash\n{folder.facts.get('command', 'unknown')}\n```\n"
     versions = folder.facts.get("versions", {})

@@ -190,3 +190,65 @@ def test_every_setting_of_a_run_has_a_flag(capsys: pytest.CaptureFixture[str]) -
     own = {"agent_config", "shaper_config", "task_settings", "task"}  # --set, and the word without a flag
     for field in dataclasses.fields(TrainConfig):
         assert field.name in own or f"--{field.name.replace('_', '-')}" in flags
+
+
+# ------------------------------------------------------------------ games
+
+
+def test_a_game_is_rewarded_by_its_score_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ale_py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    flags = [
+        "--steps",
+        "40",
+        "--max-episode-steps",
+        "10",
+        "--eval-every",
+        "20",
+        "--eval-episodes",
+        "1",
+        "--workers",
+        "0",
+    ]
+    flags += ["--device", "cpu", "--no-tensorboard", "--out", "run", "--set", "task.reward_mode=score"]
+    for text in ("features=8", "batch_size=8", "burn_in=30", "update_every=8"):
+        flags += ["--set", f"agent.{text}"]
+    code, output = run(capsys, "train", "Frogger", *flags)
+    assert code == 0, output
+    assert "learning from images is slow on a CPU" in output
+    assert "score" in output
+    done = sasr.Run("run")
+    assert (done.config.task_settings, done.config.frame_stack) == ({"reward_mode": "score"}, 4)
+    for event in done.metrics("evaluation"):
+        assert event["score_mean"] == event["return_mean"]
+    code, output = run(capsys, "eval", "run", "--episodes", "2", "--workers", "0")
+    assert code == 0, output
+    assert "score_mean" in json.loads(Path("run/eval.json").read_text())["rows"][0]
+
+
+def test_settings_that_differ_on_images_have_a_column(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    code, output = run(capsys, "settings", "sac_discrete")
+    assert code == 0
+    assert "on images" in output
+    assert re.search(r"agent.batch_size +256 +64 ", output)
+    assert re.search(r"agent.update_every +1 +4 ", output)
+    _, output = run(capsys, "settings", "sac")
+    assert "on images" not in output
+
+
+@pytest.mark.parametrize("agent", ["sac", "td3"])
+def test_a_continuous_agent_on_a_game_is_one_line_that_names_another(
+    agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ale_py")
+    monkeypatch.chdir(tmp_path)
+    code, output = run(capsys, "train", "Freeway", "--agent", agent, "--device", "cpu", "--capacity", "1000")
+    assert code == 2
+    assert "sac_discrete" in output
+    assert not list(tmp_path.iterdir())

@@ -47,6 +47,7 @@ def begun(
         config=settings(steps=total, log_every=1000),
         loop=SimpleNamespace(steps=steps),
         learner=SimpleNamespace(burn_in=1000, held_bytes=3 * 2**29),
+        pace=None,
         device="cpu",
     )
     shown.begin(trainer)
@@ -72,6 +73,12 @@ def test_plain_lines_come_every_few_seconds_and_at_evaluations(tmp_path: Path, c
     assert "return 2.000 ± 1.000 | success 50% ± 50% | length 60.0 ± 10.0" in lines[0]
     assert lines[-1].startswith("step 3,000/10,000 (30%) | return")
     assert "evaluation 0.600 ± 0.100 | " in lines[-1]
+
+
+def test_the_score_of_a_game_stands_beside_the_return(tmp_path: Path, clock: Clock) -> None:
+    shown, out = begun(tmp_path)
+    shown.evaluation(3000, result(0.5, 0.7)._replace(scores=np.array([[20.0], [22.0]])))
+    assert "| evaluation 0.600 ± 0.100 | score 21.0 ± 1.0" in out.getvalue().splitlines()[-1]
 
 
 def test_speed_and_time_left_are_those_of_the_last_half_minute(tmp_path: Path, clock: Clock) -> None:

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from sasr.networks.encoder import PopulationNet, picture_axes
+from sasr.experience.frames import picture_axes
+from sasr.networks.encoder import PopulationNet
 from tests.conftest import box
 
 CPU = torch.device("cpu")

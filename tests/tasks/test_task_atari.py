@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,15 @@ def test_the_place_is_the_agents_own(game: str) -> None:
     reached = {env.step(up if t % 2 else 0)[-1]["place"] for t in range(150)}
     assert first == min(reached)
     assert len(reached) > 1
+
+
+def test_a_missing_game_gives_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
+    with pytest.raises(ImportError, match=r'the game freeway is missing.*pip install --force-reinstall "ale-py>=0.10"'):
+        make("Freeway")
+    (tmp_path / "freeway.bin").write_bytes(b"something else")
+    with pytest.raises(ImportError, match=r"hash of freeway.bin.*pip install"):
+        make("Freeway")
 
 
 def test_an_unknown_reward_mode_is_refused() -> None:

@@ -133,7 +133,7 @@ def test_a_run_takes_a_time_limit_of_its_own() -> None:
     recorder, _ = run(config)
     lengths = [episode[3] for kind, _, ended in recorder.events if kind == "episodes" for episode in ended]
     assert lengths == [20] * 6
-    ((_, _, (_, evaluated, _)),) = [event for event in recorder.events if event[0] == "evaluation"]
+    ((_, _, (_, evaluated, *_)),) = [event for event in recorder.events if event[0] == "evaluation"]
     assert evaluated == [[20, 20], [20, 20]]
 
 

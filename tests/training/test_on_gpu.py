@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from sasr.agents import PpoConfig, SacConfig
+from sasr.agents import PpoConfig, SacConfig, SacDiscreteConfig
 from sasr.settings import Mode
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS
@@ -210,3 +210,32 @@ def test_evidence_counted_beside_graphs_is_what_is_counted_plainly(changes: dict
     assert torch.equal(expected.estimator.size, evidence.estimator.size)
     query = torch.randn(3, 64, 3, device="cuda")
     torch.testing.assert_close(evidence.raw(query), expected.raw(query), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("agent", ["sac_discrete", "ppo"])
+def test_on_images_captured_updates_equal_plain_ones(agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast, "can_compile", lambda device: False)
+    # No TF32 in either: two orders of the same products would differ in their first digits.
+    monkeypatch.setattr(fast, "use_fast_products", lambda agent, device: None)
+    settings: dict[str, Any] = {
+        "sac_discrete": SacDiscreteConfig(features=16, burn_in=30, batch_size=16, update_every=4),
+        "ppo": PpoConfig(features=16, rollout=32, minibatches=2, epochs=2),
+    }
+    states = []
+    for mode in ("eager", "graph"):
+        config = config_of(
+            task="Pictures-v0",
+            agent=agent,
+            agent_config=settings[agent],
+            environments=2,
+            device="cuda",
+            accelerate=mode,
+            eval_every=0,
+            **shaped("auto"),
+        )
+        _, trainer = run(config)
+        assert trainer.learner.frame_stack == 4
+        states.append(trainer.state)
+    for name, value in states[0].items():
+        if name.startswith("agent.") and value.is_floating_point():
+            torch.testing.assert_close(states[1][name], value, rtol=1e-3, atol=1e-4, msg=name)

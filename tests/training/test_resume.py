@@ -38,6 +38,12 @@ RUNS: dict[str, dict[str, Any]] = {
         "agent_config": SacDiscreteConfig(features=4, burn_in=30, batch_size=16, update_every=4),
         **shaped("auto"),
     },
+    "images, ppo": {
+        "task": "Pictures-v0",
+        "agent": "ppo",
+        "agent_config": PpoConfig(rollout=28, minibatches=3, epochs=2, features=4),
+        **shaped("auto"),
+    },
     "ppo": {
         "agent": "ppo",
         "agent_config": PpoConfig(rollout=28, minibatches=3, epochs=2, hidden=(8, 8), lr_decay=300),
@@ -214,7 +220,7 @@ def test_there_may_be_nothing_to_resume(tmp_path: Path) -> None:
 
 
 def test_settings_come_back_from_a_checkpoint(tmp_path: Path) -> None:
-    config = config_of(**shaped("paper"))
+    config = config_of(environments=1, frame_stack=1, **shaped("paper"))
     run(config, tmp_path, stop_at=40)
     (newest,) = (tmp_path / CHECKPOINTS).iterdir()
     facts = json.loads((newest / "manifest.json").read_text())["facts"]

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from sasr.agents.base import as_vectors
 from sasr.evidence.features import StateNormaliser
 from sasr.experience.flatten import state_width
+from sasr.experience.frames import picture_axes
 from sasr.networks.convolution import PopulationConv
-from sasr.networks.encoder import PopulationNet, picture_axes
+from sasr.networks.encoder import PopulationNet
 from sasr.networks.layers import PopulationLinear, PopulationMLP, make_orthogonal
 
 _GAIN = 2.0**0.5

@@ -93,7 +93,7 @@ class SacDiscreteWithBonusCritic(SacDiscrete):
     def __init__(self, host: Host, config: SacDiscreteConfig | None = None) -> None:
         super().__init__(host, config)
         config, init = self.config, _init(host)
-        self.bonus_critic = TwinValues(host.observation_space, self.actions, config, init, host.device)
+        self.bonus_critic = TwinValues(host.policy_space, self.actions, config, init, host.device)
         _start_at_zero(self.bonus_critic)
         self.target_bonus_critic = copy.deepcopy(self.bonus_critic).requires_grad_(False)
         self.bonus_critic_adam = Adam(list(self.bonus_critic.parameters()), lr=config.critic_lr)

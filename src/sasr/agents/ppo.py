@@ -128,7 +128,7 @@ class Ppo(CheckedModule):
         self.heads = config.value_heads or (2 if host.separate_stream else 1)
         self.config = config = replace(config, value_heads=self.heads)
         self.members, self.device, self.discount = host.members, host.device, host.discount
-        self.obs_shape = tuple(host.observation_space.shape or ())
+        self.obs_shape = tuple(host.policy_space.shape or ())
         self.rows = config.rollout // host.envs
         self.batch_size = self.rows * host.envs // config.minibatches
         if self.batch_size < 2:
@@ -139,7 +139,7 @@ class Ppo(CheckedModule):
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.policy = policy_for(host.action_space, host.members, host.device)
         self.net = actor_critic_for(
-            host.observation_space,
+            host.policy_space,
             self.policy.outputs,
             self.heads,
             hidden=config.hidden,

@@ -82,7 +82,7 @@ class Sac(OffPolicyAgent):
         super().__init__(host)
         self.config = config = config or SacConfig()
         self.action_space = space = continuous_actions(host.action_space, "SAC")
-        self.obs_width, self.action_width = state_width(host.observation_space), action_width(space)
+        self.obs_width, self.action_width = state_width(host.policy_space), action_width(space)
         self.target_entropy = -float(self.action_width) if config.target_entropy is None else config.target_entropy
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.actor = Actor(self.obs_width, space, config, init, host.device)

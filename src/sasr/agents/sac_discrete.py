@@ -127,8 +127,8 @@ class SacDiscrete(OffPolicyAgent):
         self.target_entropy = config.entropy_share * math.log(self.actions)
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
-        self.actor = _network(host.observation_space, self.actions, config, init.generators, host.device)
-        self.critic = TwinValues(host.observation_space, self.actions, config, init, host.device)
+        self.actor = _network(host.policy_space, self.actions, config, init.generators, host.device)
+        self.critic = TwinValues(host.policy_space, self.actions, config, init, host.device)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.zeros(host.members, device=host.device))
 

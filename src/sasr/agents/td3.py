@@ -106,7 +106,7 @@ class Td3(OffPolicyAgent):
         super().__init__(host)
         self.config = config = config or Td3Config()
         self.action_space = space = continuous_actions(host.action_space, "TD3")
-        self.obs_width, self.action_width = state_width(host.observation_space), action_width(space)
+        self.obs_width, self.action_width = state_width(host.policy_space), action_width(space)
 
         init = MemberStreams(host.seeds, "agent", torch.device("cpu"))
         self.actor = Actor(self.obs_width, space, config, init, host.device)

@@ -63,11 +63,17 @@ def evaluate_run(
         )
     console.print_line(f"{run} at step {policy.steps:,}, {episodes} episodes a seed")
     table = Table(box=box.SIMPLE)
+    columns = ["return", "length", "success rate"]
+    if result.scores.size:
+        columns.append("score")
     table.add_column("", no_wrap=True)
-    for column in ("return", "length", "success rate"):
+    for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows(policy, result):
-        table.add_row(row.name, with_error(*row.ret), with_error(*row.length), with_error(*row.success, share=True))
+        cells = [with_error(*row.ret), with_error(*row.length), with_error(*row.success, share=True)]
+        if result.scores.size:
+            cells.append(with_error(*row.score))
+        table.add_row(row.name, *cells)
     console.print(table)
     console.print_line(str(write_evaluation(policy, result, seed=seed, deterministic=deterministic)))
     if video:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,18 +135,23 @@ def settings(
     console = Terminal()
     for listed_name, (part, config) in known.items():
         if name in ("", listed_name):
-            console.print(_settings_table(listed_name, part, config))
+            on_images = AGENTS[listed_name].on_images if part == "agent" else {}
+            console.print(_settings_table(listed_name, part, config, on_images))
 
 
-def _settings_table(name: str, part: str, config: Any) -> Table:
+def _settings_table(name: str, part: str, config: Any, on_images: Mapping[str, Any]) -> Table:
     table = Table(title=f"{name}: --set {part}.NAME=VALUE", title_justify="left", box=box.SIMPLE)
-    for column in ("name", "default", "meaning"):
+    columns = ["name", "default", "meaning"]
+    if on_images:
+        columns.insert(2, "on images")
+    for column in columns:
         table.add_column(column, no_wrap=column == "name")
     meaning = meanings(type(config))
     for field in dataclasses.fields(config):
-        table.add_row(
-            f"{part}.{field.name}", shown(getattr(config, field.name)), Text(meaning.get(field.name, "")), style=None
-        )
+        cells: list[str | Text] = [f"{part}.{field.name}", shown(getattr(config, field.name))]
+        if on_images:
+            cells.append(shown(on_images[field.name]) if field.name in on_images else "")
+        table.add_row(*cells, Text(meaning.get(field.name, "")))
     return table
 
 

@@ -22,10 +22,10 @@ from torch.nn.functional import conv2d, cross_entropy, mse_loss, pad
 from sasr.evidence.counts import LinearCounts
 from sasr.evidence.features import Features, StateNormaliser
 from sasr.experience.flatten import action_width, flatten_actions
+from sasr.experience.frames import picture_axes
 from sasr.experience.types import Batch
 from sasr.networks.adam import Adam
 from sasr.networks.convolution import PopulationConv
-from sasr.networks.encoder import picture_axes
 from sasr.networks.layers import PopulationLinear
 from sasr.randomness import MemberStreams
 

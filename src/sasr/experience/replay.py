@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sasr.experience.checked_module import GrowingModule
 from sasr.experience.flatten import action_dtype, array_shape, state_dtype
+from sasr.experience.frames import StackLayout
 from sasr.experience.memory import HEADROOM, free_bytes
 from sasr.experience.types import Batch, Host, Transition
 from sasr.randomness import MemberStreams
@@ -29,6 +30,9 @@ class Window(NamedTuple):
     """(P, n·B, …): the B sampled steps, then the B steps after them, and so on."""
     counts: Tensor
     """(P, n, B) bool: False for repeated steps."""
+    stacks: tuple[Tensor, Tensor, Tensor | None] | None = None
+    """What the policy sees, each (P, B, *stack shape): at the sampled steps, and `next_obs` and `following` of their
+    windows' last steps; None where it sees single observations."""
 
     def total(self, values: Tensor, discount: float) -> Tensor:
         """Discounted sums (P, B) of what each step brings (P, n·B)."""
@@ -55,23 +59,27 @@ class Window(NamedTuple):
     def batch(self, discount: float) -> Batch:
         """The sampled steps, as if each led over n steps at once."""
         n, B = self.counts.shape[1:]
-        if n == 1:
-            return self.steps
-        steps = self.steps
-        return self.first()._replace(
-            reward=self.total(steps.reward, discount),
-            next_obs=steps.next_obs[:, -B:],
-            terminated=steps.terminated[:, -B:],
-            following=None if steps.following is None else steps.following[:, -B:],
-            discount=discount ** self.counts.sum(1).to(self.steps.reward.dtype),
-        )
+        batch, steps = self.steps, self.steps
+        if n > 1:
+            batch = self.first()._replace(
+                reward=self.total(steps.reward, discount),
+                next_obs=steps.next_obs[:, -B:],
+                terminated=steps.terminated[:, -B:],
+                following=None if steps.following is None else steps.following[:, -B:],
+                discount=discount ** self.counts.sum(1).to(self.steps.reward.dtype),
+            )
+        if self.stacks is None:
+            return batch
+        obs, next_obs, following = self.stacks
+        return batch._replace(obs=obs, next_obs=next_obs, following=following)
 
 
 class Replay(GrowingModule):
     """A ring of steps of all P × E environments; a slot is one step of one environment.
 
     A step's next observation is the next step's observation, so each is stored once. Where the next step starts
-    elsewhere (a new episode, or environments that were restarted), the observation it led to is kept aside.
+    elsewhere (a new episode, or environments that were restarted), the observation it led to is kept aside. Frames are
+    stacked when they are sampled.
 
     >>> import gymnasium as gym
     >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
@@ -110,9 +118,11 @@ class Replay(GrowingModule):
             raise ValueError(f"capacity={capacity} must be at least one step of each of the {E} environments")
         self.envs, self.members, self.device = E, P, host.device
         self.truncation_is_terminal = truncation_is_terminal
-        self.gives_following = host.separate_stream
-        # One row more than are valid: the newest step's next observation is there before its own step is.
-        self.rows = capacity // E + 1
+        self.gives_following, self.layout = host.separate_stream, host.stack_layout
+        # One row more than are valid: the newest step's next observation is there before its own step is. And rows for
+        # frames before the oldest step's own.
+        self.rows = capacity // E + host.frame_stack
+        self.most_sampled = self.rows - host.frame_stack
         self.capacity = self.rows * E
         obs_shape, action_shape = array_shape(host.observation_space), array_shape(host.action_space)
         layout: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
@@ -149,7 +159,7 @@ class Replay(GrowingModule):
 
     def __len__(self) -> int:
         """Steps stored for each member."""
-        return self.filled * self.envs
+        return min(self.filled, self.most_sampled) * self.envs
 
     # ------------------------------------------------------------------ write
 
@@ -258,17 +268,44 @@ class Replay(GrowingModule):
 
     def gather(self, uniform: Tensor, n: int) -> Window:
         """The steps (P, B) that numbers in [0, 1) stand for, each with the n − 1 steps after it."""
-        cursor, filled = self.position[0], self.position[1]
+        cursor, filled = self.position[0], self.position[1].clamp(max=self.most_sampled)
         age = (uniform * (filled * self.envs)).long() + 1
         slots = [(cursor * self.envs - age) % self.capacity]  # slots are in order of time: row by row
         counts = [torch.ones_like(age, dtype=torch.bool)]
         for step in range(1, n):
-            before = self.offset + slots[-1]
-            ended = self._rows("terminated", before) | self._rows("truncated", before)
-            goes_on = ~ended & (self._rows("aside", before) < 0)  # aside: the environment was started anew
-            counts.append(counts[-1] & goes_on & (age > step * self.envs))
+            counts.append(counts[-1] & self._goes_on(slots[-1]) & (age > step * self.envs))
             slots.append(torch.where(counts[-1], (slots[-1] + self.envs) % self.capacity, slots[-1]))
-        return Window(self._steps(torch.cat(slots, dim=1)), torch.stack(counts, dim=1))
+        steps, counted = self._steps(torch.cat(slots, dim=1)), torch.stack(counts, dim=1)
+        if self.layout is None:
+            return Window(steps, counted)
+        first = last = self._stacks(slots[0], self.layout)
+        if n > 1:
+            last = self._stacks(slots[-1], self.layout)
+        B = age.shape[1]
+        led_to, following = self.layout.push(last, steps.next_obs[:, -B:]), None
+        if steps.following is not None:
+            goes_on = self._goes_on(slots[-1])[..., None, None, None]
+            new = self.layout.join([steps.following[:, -B:]] * self.layout.depth)
+            following = torch.where(goes_on, led_to, new)
+        return Window(steps, counted, (first, led_to, following))
+
+    def _goes_on(self, slot: Tensor) -> Tensor:
+        """Whether the steps in slots (P, B) led to where the next ones of their environments began."""
+        place = self.offset + slot
+        ended = self._rows("terminated", place) | self._rows("truncated", place)
+        return ~ended & (self._rows("aside", place) < 0)  # aside: the environment was started anew
+
+    def _stacks(self, slot: Tensor, layout: StackLayout) -> Tensor:
+        """What the policy saw in slots (P, B): the newest frames of their episodes, the first one repeated."""
+        cursor, filled = self.position[0], self.position[1]
+        slots = [slot]
+        for _ in range(layout.depth - 1):
+            newer = slots[-1]
+            older = (newer - self.envs) % self.capacity
+            is_stored = (cursor * self.envs - older) % self.capacity <= filled * self.envs
+            slots.append(torch.where(is_stored & self._goes_on(older), older, newer))
+        frames = self._rows("obs", self.offset + torch.cat(slots[::-1], dim=1))
+        return layout.join(frames.chunk(layout.depth, dim=1))
 
     def _steps(self, slot: Tensor) -> Batch:
         """What is stored in slots (P, B)."""

@@ -21,7 +21,8 @@ class Rollouts(CheckedModule):
     """Up to n steps of each of P × E environments, in order of time.
 
     The next observation of a step is kept beside its own: a shaper may look at either, and where an episode ends the
-    next row is another episode's start.
+    next row is another episode's start. Where the policy sees stacks of frames, a step's observation is a stack: a
+    rollout is short, so it takes little memory.
 
     >>> import gymnasium as gym
     >>> box = gym.spaces.Box(-1.0, 1.0, (3,))
@@ -32,7 +33,7 @@ class Rollouts(CheckedModule):
     (1, False)
     """
 
-    obs: Tensor  # (P, n, E, *obs_shape)
+    obs: Tensor  # (P, n, E, *obs_shape) as the policy sees it: a stack, where it sees stacks
     action: Tensor  # (P, n, E, *action_shape) as it was drawn, before it was clipped to the space
     log_prob: Tensor  # (P, n, E) float32, of that action, by the policy that drew it
     reward: Tensor  # (P, n, E) float32, the environment's own
@@ -55,21 +56,22 @@ class Rollouts(CheckedModule):
             raise ValueError(f"rows={rows} must be at least 1 step of each environment")
         P, E = host.members, host.envs
         self.members, self.rows, self.envs, self.device = P, rows, E, host.device
-        seen = (array_shape(host.observation_space), state_dtype(host.observation_space))
+        self.layout = host.stack_layout
+        dtype = state_dtype(host.observation_space)
         layout: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
-            "obs": seen,
+            "obs": (array_shape(host.policy_space), dtype),
             "action": (array_shape(host.action_space), action_dtype(host.action_space)),
             "log_prob": ((), torch.float32),
             "reward": ((), torch.float32),
-            "next_obs": seen,
+            "next_obs": (array_shape(host.observation_space), dtype),
             "terminated": ((), torch.bool),
             "truncated": ((), torch.bool),
             "success": ((), torch.bool),
         }
         step_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
         _check_memory(P * E * step_bytes, rows, host)
-        for name, (shape, dtype) in layout.items():
-            self.register_buffer(name, torch.zeros((P, rows, E, *shape), dtype=dtype, device=host.device))
+        for name, (shape, kind) in layout.items():
+            self.register_buffer(name, torch.zeros((P, rows, E, *shape), dtype=kind, device=host.device))
         self.register_buffer("position", torch.zeros(1, dtype=torch.int64, device=host.device), persistent=False)
         offset = torch.arange(P, device=host.device)[:, None] * (rows * E)
         self.register_buffer("offset", offset, persistent=False)
@@ -88,7 +90,7 @@ class Rollouts(CheckedModule):
 
     @torch.no_grad()
     def add(self, step: Transition, *, log_prob: Tensor) -> None:
-        """Store one step of every environment and how likely (P, E) its actions were."""
+        """Store one step of every environment, from what the policy saw, and how likely (P, E) its actions were."""
         if self.full:
             raise RuntimeError(f"all {self.rows} rows are taken; learn from them and `clear` before the next step")
         self._check(step, log_prob)
@@ -114,9 +116,9 @@ class Rollouts(CheckedModule):
     # ------------------------------------------------------------------- read
 
     def batch(self) -> Batch:
-        """All steps as one batch (P, n·E, …), row by row; nothing is copied."""
+        """All steps as one batch (P, n·E, …), row by row, of single observations; nothing is copied."""
         return Batch(
-            obs=self.obs.flatten(1, 2),
+            obs=self.newest(self.obs).flatten(1, 2),
             action=self.action.flatten(1, 2),
             reward=self.reward.flatten(1, 2),
             next_obs=self.next_obs.flatten(1, 2),
@@ -129,13 +131,21 @@ class Rollouts(CheckedModule):
         flat: Tensor = getattr(self, name).flatten(0, 2)
         return flat[self.offset + index]
 
+    def newest(self, obs: Tensor) -> Tensor:
+        """Single observations: the newest frames, where the policy sees stacks."""
+        return obs if self.layout is None else self.layout.newest(obs)
+
+    def led_to(self) -> Tensor:
+        """What the policy would see where the steps led, (P, n, E, …)."""
+        return self.next_obs if self.layout is None else self.layout.push(self.obs, self.next_obs)
+
     def cut(self, following: Tensor) -> Tensor:
         """Where a step is not followed by the next row (P, n, E): its episode ended, or its environment was restarted.
 
-        `following` (P, E, *obs_shape) are the observations after the last row.
+        `following` (P, E, …) is what the policy sees after the last row.
         """
         # Observations are compared too: a run that was resumed may begin episodes anew, and no step says so.
-        after = torch.cat([self.obs[:, 1:], following.to(self.obs.dtype)[:, None]], dim=1)
+        after = self.newest(torch.cat([self.obs[:, 1:], following.to(self.obs.dtype)[:, None]], dim=1))
         elsewhere = (self.next_obs != after).flatten(3).any(-1)
         return self.terminated | self.truncated | elsewhere
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gymnasium as gym
 import torch
 from torch import Tensor
 
+from sasr.experience.frames import StackLayout
 from sasr.randomness import MemberStreams
 
 
@@ -84,6 +85,8 @@ class Host:
     """Where batches and transitions will be."""
     discount: float = 0.99
     """The agent's discount factor γ."""
+    frame_stack: int = 1
+    """Newest images of an episode that the policy sees at once; a shaper sees one at a time."""
     replay: ReplayView | None = None
     """The host's replay buffer, for shapers that mark states in it instead of keeping their own."""
     policy: PolicyView | None = None
@@ -103,6 +106,17 @@ class Host:
     def members(self) -> int:
         """The size P of the population."""
         return len(self.seeds)
+
+    @property
+    def stack_layout(self) -> StackLayout | None:
+        """How frames are stacked for the policy; None where it sees one observation at a time."""
+        return StackLayout(self.observation_space, self.frame_stack) if self.frame_stack > 1 else None
+
+    @property
+    def policy_space(self) -> gym.Space[Any]:
+        """What the policy sees: observations, or stacks of them."""
+        layout = self.stack_layout
+        return self.observation_space if layout is None else layout.space
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

@@ -187,22 +187,26 @@ def _time_limit(config: TrainConfig) -> int:
 
 def _seconds_of_steps(trainer: Trainer) -> tuple[float, float]:
     """Of a step without learning, and of a step with it."""
-    rollout = int(getattr(trainer.learner.agent, "steps_per_rollout", 0))
+    learner = trainer.learner
+    # In turns, each a step of every environment: of a rollout, and from one update to the next.
+    rollout = int(getattr(learner.agent, "steps_per_rollout", 0)) // learner.envs
+    cycle = -(-learner.update_every // learner.envs)
     step_without_learning = _seconds_of_turns(trainer, lambda turns, seconds: turns >= _TURNS_WITHOUT_LEARNING)
     _fill_replay(trainer)
 
     # An agent that learns from rollouts does nothing in between: whole rollouts are measured.
-    turn_seconds = _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout + 1)
-    one_turn = lambda turns, seconds: True  # noqa: E731
+    turn_seconds = _seconds_of_turns(trainer, lambda turns, seconds: turns >= max(rollout + 1, cycle))
+    one_cycle = lambda turns, seconds: turns >= cycle  # noqa: E731
     if turn_seconds < _SLOW:
-        _seconds_of_turns(trainer, one_turn)
+        _seconds_of_turns(trainer, one_cycle)
     elif not rollout and trainer.device.type == "cpu":  # on a GPU the first turn compiles and captures
-        return step_without_learning, (turn_seconds + _seconds_of_turns(trainer, one_turn)) / 2
+        return step_without_learning, (turn_seconds + _seconds_of_turns(trainer, one_cycle)) / 2
     if rollout:
         return step_without_learning, _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout)
 
     def enough(turns: int, seconds: float) -> bool:
-        return turns % 2 == 0 and seconds >= _TRIAL_SECONDS  # TD3's actor learns at every second update
+        # TD3's actor learns at every second update.
+        return turns % (2 * cycle) == 0 and seconds >= _TRIAL_SECONDS
 
     return step_without_learning, _seconds_of_turns(trainer, enough)
 
@@ -228,7 +232,7 @@ def _seconds_of_turns(trainer: Trainer, enough: Callable[[int, float], bool]) ->
 
 def _seconds_of_acting(trainer: Trainer) -> float:
     """Seconds of an action in an evaluation, where a batch has one observation of each episode."""
-    obs = torch.from_numpy(trainer.loop.obs)[:, :1]
+    obs = trainer.learner.seen(torch.from_numpy(trainer.loop.obs))[:, :1]
     obs = obs.expand(obs.shape[0], trainer.config.eval_episodes, *obs.shape[2:])
     trainer.learner.act_best(obs)
     began = time.monotonic()
@@ -257,10 +261,10 @@ def _smaller(config: TrainConfig, **changes: Any) -> TrainConfig:
     agent = config.agent_config
     batch = int(getattr(agent, "batch_size", 0))
     if hasattr(agent, "burn_in"):
-        agent = dataclasses.replace(agent, burn_in=min(agent.burn_in, max(batch, config.environments)))
-    if hasattr(agent, "minibatches") and config.environments == 1:
+        agent = dataclasses.replace(agent, burn_in=min(agent.burn_in, max(batch, config.envs)))
+    if hasattr(agent, "minibatches") and agent.rollout // agent.minibatches >= config.envs:
         agent = dataclasses.replace(agent, rollout=agent.rollout // agent.minibatches, minibatches=1)
-    least = max(_TRIAL_CAPACITY, 2 * batch, 4 * config.environments)
+    least = max(_TRIAL_CAPACITY, 2 * batch, 4 * config.envs)
     capacity = min(config.capacity, least)
     return dataclasses.replace(config, seeds=config.seeds[:1], capacity=capacity, agent_config=agent, **changes)
 

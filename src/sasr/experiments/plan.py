@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, TypeGuard
 
 from sasr.agents.registry import AGENTS, agent_named
-from sasr.api import agent_for, default_steps
+from sasr.api import default_steps, spaces_of
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.settings import WHOLE_RUN, SettingError, TrainConfig, first_seeds, typed_settings, typed_task_settings
@@ -302,9 +302,10 @@ class Method:
         task_settings = typed_task_settings(task, task_settings or {})
         agent, agent_config = self.agent, None
         if self.agent_settings:
-            agent = _agent_for(task, agent, **task_settings)
-            known = typed_settings("agent", [AGENTS[agent].config], self.agent_settings)
-            agent_config = AGENTS[agent].settings(**known)
+            observation_space, action_space = _spaces_of(task, **task_settings)
+            agent, kind = agent_named(agent, action_space)
+            known = typed_settings("agent", [kind.config], self.agent_settings)
+            agent_config = kind.settings_for(observation_space, **known)
         return TrainConfig(
             task=task,
             task_settings=task_settings,
@@ -355,7 +356,7 @@ def built_in_methods() -> dict[str, Method]:
     return {method.name: method for method in methods}
 
 
-_agent_for = lru_cache(maxsize=256)(agent_for)
+_spaces_of = lru_cache(maxsize=256)(spaces_of)
 
 
 def plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import torch
 
+from sasr.api import complete
 from sasr.envs.worker_pool import cores
 from sasr.experiments.estimate import Footprint
 from sasr.experiments.job import Job, OnChange, run_job
@@ -192,7 +193,7 @@ class Share(NamedTuple):
         """The workers of one run, no more than its environments."""
         if self.workers is None:
             return None
-        return min(self.workers, len(run.seeds) * run.config().environments)
+        return min(self.workers, len(run.seeds) * complete(run.config()).envs)
 
 
 @dataclass(frozen=True, kw_only=True)

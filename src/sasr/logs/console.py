@@ -53,6 +53,7 @@ class ConsoleView(Recorder):
         self.burn_in = trainer.learner.burn_in
         self.recent = RecentEpisodes(self.seeds)
         self.evaluations: list[tuple[int, NDArray[np.float64], NDArray[np.float64]]] = []
+        self.newest_score: NDArray[np.float64] | None = None  # of the newest evaluation, where the task is a game
         self.training_curve: list[float] = []  # mean training return, every `log_every` steps
         self.every = config.log_every
         self.next_point = self.every
@@ -78,6 +79,8 @@ class ConsoleView(Recorder):
             self._print(self.title)
         if self.steps:
             self._print(f"resumed at step {self.steps:,}")
+        if trainer.pace is not None and trainer.pace.start:
+            self._print(trainer.pace.start)
 
     def turned(self, steps: int) -> None:
         """Redraw now and then."""
@@ -101,6 +104,7 @@ class ConsoleView(Recorder):
         """Add a point to the curve."""
         self.steps = steps
         self.evaluations.append((steps, result.returns.mean(1), result.success.mean(1)))
+        self.newest_score = result.scores.mean(1) if result.scores.size else None
         self._draw(time.monotonic())
 
     def notice(self, steps: int, text: str) -> None:
@@ -149,6 +153,8 @@ class ConsoleView(Recorder):
                 parts.append(f"{what} {spread(means[name], share=share)}")
         if self.evaluations:
             parts.append(f"evaluation {spread(self.evaluations[-1][1])}")
+        if self.newest_score is not None:
+            parts.append(f"score {spread(self.newest_score)}")
         return " | ".join([*parts, *self._pace()])
 
     def _view(self) -> RenderableType:
@@ -169,6 +175,8 @@ class ConsoleView(Recorder):
             _, returns, success = self.evaluations[-1]
             table.add_row("evaluation return", spread(returns), sparkline(curve, width=self._curve_width))
             table.add_row("evaluation success", spread(success, share=True), "")
+        if self.newest_score is not None:
+            table.add_row("evaluation score", spread(self.newest_score), "")
         means = self.recent.means()
         for what, name, share in _TRAINING:
             bars = ""

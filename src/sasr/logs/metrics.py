@@ -136,6 +136,8 @@ class MetricsFile(Recorder):
             event["length_mean"] = float(result.lengths[index].mean())
             event["success_rate"] = float(result.success[index].mean())
             event["returns"] = result.returns[index].tolist()
+            if result.scores.size:
+                event["score_mean"] = float(result.scores[index].mean())
             self._write(event)
         self._flush()
 

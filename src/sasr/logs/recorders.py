@@ -174,6 +174,8 @@ class ScalarRecorder(Recorder):
             "eval/mean_ep_length": result.lengths.mean(1),
             "eval/success_rate": result.success.mean(1),
         }
+        if result.scores.size:
+            scalars["eval/game_score"] = result.scores.mean(1)
         self.write(steps, scalars)
 
     def write(self, steps: int, scalars: Mapping[str, NDArray[np.float64]]) -> None:

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from sasr.experience.frames import SMALLEST_SIDE
 from sasr.networks.layers import NormName, PopulationLinear, normalised
 
 _NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel and stride of each layer (Mnih et al., 2015)
-SMALLEST_SIDE = 36
-"""Pixels that a picture must have in each direction, or the last convolution would have nothing to look at."""
 
 
 class PopulationConv(nn.Module):

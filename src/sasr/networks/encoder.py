@@ -10,24 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from sasr.experience.flatten import state_width
-from sasr.networks.convolution import SMALLEST_SIDE, PopulationCNN
+from sasr.experience.frames import picture_axes
+from sasr.networks.convolution import PopulationCNN
 from sasr.networks.layers import NormName, PopulationLinear, PopulationMLP
-
-
-def picture_axes(space: gym.Space[Any]) -> tuple[int, int, int] | None:
-    """Which axes of an observation are channels, height and width, if it is a picture; −1 where there is no channel.
-
-    >>> [picture_axes(gym.spaces.Box(0, 255, shape, "uint8")) for shape in ((84, 84), (96, 96, 3), (4, 84, 84), (128,))]
-    [(-1, 0, 1), (2, 0, 1), (0, 1, 2), None]
-    """
-    shape = space.shape if isinstance(space, gym.spaces.Box) else ()
-    if len(shape) == 2 and min(shape) >= SMALLEST_SIDE:
-        return (-1, 0, 1)
-    # Of three axes the shortest is the channels, wherever it stands: first where frames are stacked, last in colour.
-    for axes in ((0, 1, 2), (2, 0, 1)):
-        if len(shape) == 3 and shape[axes[0]] < SMALLEST_SIDE <= min(shape[axes[1]], shape[axes[2]]):
-            return axes
-    return None
 
 
 class PopulationNet(nn.Module):

@@ -18,9 +18,9 @@ from sasr.evidence.kernels import kernel_named
 from sasr.evidence.on_device import EvidenceInBlocks, LinearCountsOnDevice
 from sasr.evidence.places import PlaceCounts, PlaceFeatures
 from sasr.evidence.squared_counts import SquaredCounts
+from sasr.experience.frames import picture_axes
 from sasr.experience.retained import StatePool
 from sasr.experience.types import Host
-from sasr.networks.encoder import picture_axes
 from sasr.shaping.presets import SasrConfig
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sasr.tasks.screen import Screen
 
 try:
-    from ale_py import ALEInterface, AtariEnv, LoggerMode
+    from ale_py import ALEInterface, AtariEnv, LoggerMode, roms
 except ImportError as error:
     raise ImportError(f'the Atari tasks need ale-py: pip install "sasr[atari]" ({error})') from error
 
@@ -115,6 +115,20 @@ PLACES: dict[str, Callable[[Memory], int]] = {
 _ROMS = {"MontezumaRevenge": "montezuma_revenge"}
 
 
+def _check_rom(name: str) -> None:
+    """Raise an ImportError with what installs it where a game itself is missing: ale-py brings its games along."""
+    try:
+        path = roms.get_rom_path(name)
+        reason = "" if path else "it has no such game"
+    except OSError as error:  # the file or its folder is missing, or has other bytes
+        reason = " ".join(str(error).split())
+    if reason:
+        raise ImportError(
+            f'the game {name} is missing from ale-py ({reason}): pip install --force-reinstall "ale-py>=0.10"; where '
+            "ALE_ROMS_DIR is set, unset it or put the game there"
+        )
+
+
 class Game(gym.Env[NDArray[Any], np.int64]):
     """A game with sticky actions (0.25), four frames a step, up to 30 no-ops at the start."""
 
@@ -133,10 +147,12 @@ class Game(gym.Env[NDArray[Any], np.int64]):
             raise ValueError(f"reward_mode={reward_mode!r} must be 'event' or 'score'")
         if game not in RULES:
             raise ValueError(f"game={game!r} has no event rule; there are rules for {', '.join(RULES)}")
+        name = _ROMS.get(game, game.lower())
+        _check_rom(name)
         # Without pooling the console skips the frames itself, as the authors' maker has it, and flicker stays.
         skip = 4 if pooling else 1
         console = AtariEnv(
-            game=_ROMS.get(game, game.lower()),
+            game=name,
             frameskip=4 // skip,
             repeat_action_probability=0.25,
             obs_type="grayscale",

@@ -10,11 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from sasr.experience.checked_module import CheckedModule
-from sasr.experience.types import Batch, Host, Transition
+from sasr.experience.flatten import state_dtype
+from sasr.experience.frames import FrameHistory, StackLayout
+from sasr.experience.types import Batch, Host, PolicyView, Transition
+from sasr.randomness import MemberStreams
 from sasr.shaping.base import RewardShaper, adapt
 
 Saved = dict[str, dict[str, Tensor]]
-"""Everything of a learner, by the part it belongs to: agent, replay, shaper, unobserved."""
+"""Everything of a learner, by the part it belongs to: agent, replay, shaper, unobserved, frames."""
 
 
 class DivergedError(ValueError):
@@ -35,10 +38,19 @@ class Learner(ABC):
     def __init__(self, host: Host, agent: Any, shaper: RewardShaper | None) -> None:
         self.agent, self.shaper = agent, adapt(shaper)
         self.members, self.envs, self.device, self.discount = host.members, host.envs, host.device, host.discount
+        self.frame_stack, layout = host.frame_stack, host.stack_layout
+        self.frames: FrameHistory | None = None
+        """What the policy sees in the episodes under way, where it sees stacks of frames."""
+        if layout is not None:
+            self.frames = FrameHistory(layout, self.members, self.envs, state_dtype(host.observation_space))
         self.unobserved: Transition | None = None
         """The newest step. The shaper observes it in the next `learn`, while the environments step."""
 
     # ------------------------------------------------------------------- act
+
+    def seen(self, obs: Tensor) -> Tensor:
+        """What the policy sees, (P, E, …), where the environments show obs (P, E, *obs_shape)."""
+        return obs if self.frames is None else self.frames.seen(obs)
 
     @abstractmethod
     def act(self, obs: Tensor) -> Tensor:
@@ -50,7 +62,7 @@ class Learner(ABC):
         return action.cpu()
 
     def act_best(self, obs: Tensor) -> Tensor:
-        """The best actions known, (P, n, *action_shape), on the CPU; draws nothing."""
+        """The best actions known, (P, n, *action_shape), on the CPU, for what the policy sees; draws nothing."""
         action: Tensor = self.agent.act(obs.to(self.device), deterministic=True)
         return action.cpu()
 
@@ -64,6 +76,12 @@ class Learner(ABC):
     def learn(self, updates: int) -> Mapping[str, Tensor]:
         """Learn while the environments step, by `updates` updates where that is the agent's to choose; figures (P,)."""
 
+    def keep(self, step: Transition) -> None:
+        """Keep the newest step for the shaper, and its frames for the policy."""
+        self.unobserved = step
+        if self.frames is not None:
+            self.frames.add(step.obs, step.terminated | step.truncated)
+
     def observe_newest(self) -> None:
         """Let the shaper observe the newest step."""
         if self.shaper is not None and self.unobserved is not None:
@@ -72,6 +90,8 @@ class Learner(ABC):
 
     def interrupt(self, interrupted: Tensor) -> None:
         """Episodes (P, E) under way ended without an end; the next steps there begin new ones."""
+        if self.frames is not None:
+            self.frames.restart(interrupted)
         if self.shaper is not None and interrupted.any():
             self.unobserved = self.shaper.interrupt(interrupted, self.unobserved)
 
@@ -116,6 +136,8 @@ class Learner(ABC):
             step = self.unobserved._asdict() if self.unobserved else {}
             saved["shaper"] = dict(self.shaper.state_dict())
             saved["unobserved"] = {name: entry for name, entry in step.items() if entry is not None}
+        if self.frames is not None:
+            saved["frames"] = dict(self.frames.state_dict())
         if replay:
             saved["replay"] = dict(self.experience.state_dict())
         return saved
@@ -126,11 +148,36 @@ class Learner(ABC):
             if name in saved and isinstance(part, CheckedModule):
                 part.check_state(saved[name])
         self.agent.load_state_dict(saved["agent"])
+        if self.frames is not None:
+            self.frames.load_state_dict(saved["frames"])
         if self.shaper is not None:
             self.shaper.load_state_dict(saved["shaper"])
             self.unobserved = Transition(**saved["unobserved"]) if saved["unobserved"] else None
         if "replay" in saved:
             self.experience.load_state_dict(saved["replay"])
+
+
+class PolicyOfFrames:
+    """A policy that sees stacks, for shapers that ask about single frames: each counts as an episode's first."""
+
+    def __init__(self, policy: PolicyView, layout: StackLayout) -> None:
+        self.policy, self.layout = policy, layout
+
+    def propose(self, obs: Tensor, streams: MemberStreams) -> Tensor:
+        """Exploring actions (P, B, *action_shape) for obs (P, B, *obs_shape)."""
+        return self.policy.propose(self.layout.join([obs] * self.layout.depth), streams)
+
+    def likelihood(self, obs: Tensor, action: Tensor) -> Tensor:
+        """How likely actions (P, B, *action_shape) are next to the likeliest ones, (P, B) in [0, 1]."""
+        return self.policy.likelihood(self.layout.join([obs] * self.layout.depth), action)
+
+
+def policy_view(agent: Any, host: Host) -> PolicyView | None:
+    """What shapers may ask an agent; None where it answers nothing."""
+    if not isinstance(agent, PolicyView):
+        return None
+    layout = host.stack_layout
+    return agent if layout is None else PolicyOfFrames(agent, layout)
 
 
 def named(group: str, figures: Mapping[str, Tensor]) -> dict[str, Tensor]:

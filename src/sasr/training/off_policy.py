@@ -10,9 +10,9 @@ from torch import Tensor
 
 from sasr.agents.base import OffPolicyAgent
 from sasr.experience.replay import Replay
-from sasr.experience.types import Batch, Host, PolicyView, Transition
+from sasr.experience.types import Batch, Host, Transition
 from sasr.shaping.base import RewardShaper, check_bonus
-from sasr.training.base import Learner, Saved, bonus_figures, named
+from sasr.training.base import Learner, Saved, bonus_figures, named, policy_view
 
 
 class OffPolicy(Learner):
@@ -45,18 +45,17 @@ class OffPolicy(Learner):
         self.replay = Replay(host, capacity=capacity, truncation_is_terminal=truncation_is_terminal)
         self.experience = self.replay
         if self.shaper is not None:
-            policy = agent if isinstance(agent, PolicyView) else None
-            self.shaper.bind(dataclasses.replace(host, replay=self.replay, policy=policy))
+            self.shaper.bind(dataclasses.replace(host, replay=self.replay, policy=policy_view(agent, host)))
 
     def act(self, obs: Tensor) -> Tensor:
         """Exploring actions (P, E, *action_shape)."""
-        return self.agent.act(obs.to(self.device)).cpu()
+        return self.agent.act(self.seen(obs).to(self.device)).cpu()
 
     def store(self, step: Transition) -> None:
         """Put a step into the replay buffer."""
         if self.shaper is not None:
             self.shaper.release(self.replay.next_released())
-        self.unobserved = self.replay.add(step)
+        self.keep(self.replay.add(step))
 
     def learn(self, updates: int) -> Mapping[str, Tensor]:
         """Run updates, then let the shaper observe the newest step: all of it while the environments step."""

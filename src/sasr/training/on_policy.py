@@ -19,7 +19,7 @@ from sasr.training.base import Learner, Saved, bonus_figures, named
 class Acted(NamedTuple):
     """What was done last, on the CPU; what it led to is not known yet."""
 
-    obs: Tensor  # (P, E, *obs_shape)
+    obs: Tensor  # (P, E, …) as the policy saw it
     action: Tensor  # (P, E, *action_shape) as drawn, before clipping to the space
     log_prob: Tensor  # (P, E)
 
@@ -67,6 +67,7 @@ class OnPolicy(Learner):
 
     def act(self, obs: Tensor) -> Tensor:
         """Exploring actions (P, E, *action_shape); what they were drawn as is remembered until `store`."""
+        obs = self.seen(obs)
         in_space, action, log_prob = self.draw(obs)
         self.acted = Acted(obs, action, log_prob)
         return in_space
@@ -82,9 +83,9 @@ class OnPolicy(Learner):
         """Append a step to the rollout."""
         if self.acted is None:
             raise RuntimeError("a step without an action of this learner's: call `act` before each `store`")
-        as_drawn = step._replace(action=self.acted.action)
+        as_drawn = step._replace(obs=self.acted.obs, action=self.acted.action)
         self.rollouts.add(as_drawn, log_prob=self.acted.log_prob)
-        self.unobserved = step
+        self.keep(step)
         self.acted = None
 
     def learn(self, updates: int) -> Mapping[str, Tensor]:
@@ -111,7 +112,7 @@ class OnPolicy(Learner):
         """Shape the stored rollout and estimate its advantages.
 
         Args:
-            following: Where the environments stand now, (P, E, …).
+            following: What the policy sees now, (P, E, …).
         """
         rollout = self.rollouts
         figures: dict[str, Tensor] = {}
@@ -131,7 +132,7 @@ class OnPolicy(Learner):
             terminated = terminated | rollout.truncated
         estimates = self.agent.estimate(
             rollout.obs,
-            rollout.next_obs,
+            rollout.led_to(),
             following,
             rollout.reward,
             bonus,
@@ -161,7 +162,7 @@ class OnPolicy(Learner):
 
         if self.shaper is not None:
             batch = Batch(
-                obs=minibatch.obs,
+                obs=rollout.newest(minibatch.obs),
                 action=self.agent.policy.in_space(minibatch.action),
                 reward=rollout.take("reward", index),
                 next_obs=rollout.take("next_obs", index),

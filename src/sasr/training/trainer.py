@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from sasr.agents.registry import agent_named
 from sasr.envs.population import Population
+from sasr.experience.frames import picture_axes, stack_depth
 from sasr.experience.types import Host
 from sasr.settings import TrainConfig, choose_device
 from sasr.shaping.base import RewardShaper, adapt
@@ -25,11 +27,12 @@ from sasr.shaping.sasr import SASR
 from sasr.tasks.environment import TaskLike
 from sasr.training import checkpoint
 from sasr.training.base import DivergedError, Learner
-from sasr.training.evaluate import Evaluation, evaluate
+from sasr.training.evaluate import SCORE, Evaluation, evaluate
 from sasr.training.fast import speed_up
 from sasr.training.loop import Episode, Loop
 from sasr.training.off_policy import OffPolicy
 from sasr.training.on_policy import OnPolicy
+from sasr.training.pace import ImagePace
 from sasr.training.signals import InterruptedBySignal, StopSignals
 
 CHECKPOINTS = "checkpoints"
@@ -102,13 +105,17 @@ class Trainer:
                 Population(
                     self.task,
                     seeds=config.seeds,
-                    environments=config.environments,
+                    environments=config.envs,
                     workers=self._workers(),
                     **config.task_options,
                 )
             )
             self.shaper = make_shaper(config) if shaper is None else shaper
             self.learner = make_learner(config, self.population, self.shaper, self.device)
+            # A checkpoint says what was chosen.
+            self.config = config = dataclasses.replace(
+                config, environments=config.envs, frame_stack=self.learner.frame_stack
+            )
             self.graphs = speed_up(self.learner, config.accelerate, config.precision)
             if config.steps < self.learner.burn_in:
                 raise ValueError(
@@ -118,12 +125,20 @@ class Trainer:
             self.loop = Loop(self.population, self.learner)
             if isinstance(self.shaper, SASR):
                 self.loop.watch = SuccessWatch(self.shaper.config.reward_above)
+            self.pace: ImagePace | None = None
+            if picture_axes(self.population.observation_space) is not None:
+                self.pace = ImagePace(
+                    steps=config.steps,
+                    cycle=getattr(self.learner.agent, "steps_per_rollout", self.learner.update_every),
+                    device=self.device,
+                    burn_in=self.learner.burn_in,
+                )
             self._evaluation_population: Population | None = None
             self._stack = stack.pop_all()
 
     def _workers(self) -> int | None:
         # One environment steps in this process, unless an accelerator learns meanwhile.
-        alone = len(self.config.seeds) * self.config.environments == 1
+        alone = len(self.config.seeds) * self.config.envs == 1
         overlaps = alone and self.device.type == "cuda" and self.config.workers is None
         return 1 if overlaps else self.config.workers
 
@@ -171,7 +186,13 @@ class Trainer:
 
     def _turn(self) -> None:
         config, loop, before = self.config, self.loop, self.loop.steps
+        began = time.perf_counter()
         ended = loop.turn()
+        if self.pace is not None:
+            seconds, steps = time.perf_counter() - began, loop.steps - before
+            text = self.pace.turned(seconds, steps, at=loop.steps, learning=bool(loop.figures))
+            if text:
+                self.recorder.notice(loop.steps, text)
         if ended:
             self.recorder.episodes(loop.steps, ended)
         if loop.warning:
@@ -203,9 +224,15 @@ class Trainer:
                 seeds=config.seeds,
                 environments=config.eval_episodes,
                 workers=config.workers,
+                info_keys=(SCORE,),
                 **config.task_options,
             )
-        return evaluate(self._evaluation_population, self.learner.act_best, warn=self._warn_once)
+        return evaluate(
+            self._evaluation_population,
+            self.learner.act_best,
+            frame_stack=self.learner.frame_stack,
+            warn=self._warn_once,
+        )
 
     def _close_evaluation(self) -> None:
         if self._evaluation_population is not None:
@@ -348,13 +375,15 @@ def make_learner(
         envs=population.environments,
         device=device,
         discount=config.discount,
+        frame_stack=stack_depth(population.observation_space, config.frame_stack, time_limit=population.time_limit),
         separate_stream=shaper is not None and shaper.separate_stream and kind.separates,
     )
+    agent_config = config.agent_config or kind.settings_for(population.observation_space)
     asked = config.truncation_is_terminal
     wanted = shaper is not None and shaper.truncation_is_terminal
     terminal = wanted if asked is None else asked
     if kind.on_policy:
-        agent = kind.make(host, config.agent_config or kind.settings())
+        agent = kind.make(host, agent_config)
         if config.steps <= agent.steps_per_rollout:
             raise ValueError(
                 f"steps={config.steps} ends before anything is learned from a first rollout of "
@@ -363,7 +392,7 @@ def make_learner(
         return OnPolicy(host, agent, shaper=shaper, truncation_is_terminal=terminal)
     return OffPolicy(
         host,
-        kind.make(host, config.agent_config),
+        kind.make(host, agent_config),
         shaper=shaper,
         capacity=config.steps_kept,
         truncation_is_terminal=terminal,
@@ -380,8 +409,8 @@ def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
 
 def _check_same_run(config: Mapping[str, Any], found: checkpoint.Checkpoint) -> None:
     names = ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config")
-    saved_config = {"task_settings": {}, **found.facts["config"]}  # older runs have none
-    for name in (*names, "max_episode_steps", "task_settings"):
+    saved_config = {"task_settings": {}, "frame_stack": 1, **found.facts["config"]}  # older runs have neither
+    for name in (*names, "max_episode_steps", "task_settings", "frame_stack"):
         current, saved = json.loads(json.dumps(config[name])), saved_config.get(name)
         if current != saved:
             raise ValueError(

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from sasr.experience.flatten import state_width
+from sasr.experience.frames import picture_axes
 from sasr.networks.convolution import PopulationCNN
-from sasr.networks.encoder import picture_axes
 from sasr.networks.layers import PopulationMLP
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sasr.experience.flatten import state_width
-from sasr.networks.encoder import picture_axes
+from sasr.experience.frames import picture_axes
 
 
 class StateVectors:

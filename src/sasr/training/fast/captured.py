@@ -56,7 +56,7 @@ def _capture_on_policy(learner: OnPolicy) -> Graphs:
 def _capture_off_policy(learner: OffPolicy) -> Graphs:
     act = Fetched(lambda obs: (learner.agent.act(obs),), generators_of([learner.agent]))
     write = Captured(learner.replay.write)
-    learner.act = lambda obs: act("act", obs)[0]  # type: ignore[method-assign]
+    learner.act = lambda obs: act("act", learner.seen(obs))[0]  # type: ignore[method-assign]
     graphs: Graphs = {"act": act, "write": write}
     if not _captures_updates(learner):
         learner.replay.write = partial(write, "write")  # type: ignore[method-assign]
