@@ -227,15 +227,12 @@ def typed_task_settings(task: TaskLike, values: Mapping[str, Any]) -> dict[str, 
             converted[name] = _typed_setting("task", name, value, SCALAR)
         elif name in types:
             converted[name] = _typed_setting("task", name, value, types[name])
+        elif types:
+            raise SettingError("task", name, str(unknown_name(f"setting of {task_name(task)}", name, types)))
         else:
-            raise SettingError("task", name, _unknown_task_setting(task_name(task), name, types))
+            message = f"setting of {task_name(task)} {name!r} is unknown: this task has none"
+            raise SettingError("task", name, message)
     return converted
-
-
-def _unknown_task_setting(task: str, name: str, known: Iterable[str]) -> str:
-    if not known:
-        return f"setting of {task} {name!r} is unknown: this task has none"
-    return str(unknown_name(f"setting of {task}", name, known))
 
 
 def _typed_setting(part: str, name: str, value: Any, hint: Any) -> Any:

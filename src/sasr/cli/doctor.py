@@ -68,7 +68,9 @@ def doctor(
         return
     console.print(Text.assemble(("noise", "bold red"), f": {diagnosis.reason}."))
     if better:
-        console.print(f"Try [bold]{_how_to_write(preset, better[0])}[/]: {_in_short(better[1])}.", highlight=False)
+        shaper, after = better
+        figures = f"rank correlation {after.rank_correlation:.2f}, {after.lonely:.0%} of new states without a neighbour"
+        console.print(f"Try [bold]{_how_to_write(preset, shaper)}[/]: {figures}.", highlight=False)
     else:
         console.print("None of the settings tried helps: give the agent fewer or more informative features.")
     if diagnosis.warning:
@@ -148,9 +150,3 @@ def _how_to_write(preset: str, shaper: SASR) -> str:
         return 'SASR(preset="auto")'
     options = ", ".join(f"{name}={value!r}" for name, value in changed.items())
     return f'SASR(preset="{preset}", {options})'
-
-
-def _in_short(diagnosis: Diagnosis) -> str:
-    return (
-        f"rank correlation {diagnosis.rank_correlation:.2f}, {diagnosis.lonely:.0%} of new states without a neighbour"
-    )

@@ -108,7 +108,7 @@ class Segmenter(GrowingModule):
 
     def add(self, step: Transition, items: Tensor) -> list[Segment]:
         """Record `items` (P, E, *item_shape) for this step and return the segments it closed."""
-        length, was_hit, repeated = self.length.numpy(), self.was_hit.numpy(), self.repeated.numpy()
+        length, was_hit = self.length.numpy(), self.was_hit.numpy()
         valid = self.all_valid if step.valid is None else step.valid.numpy()
         self._record(items.numpy(), length, valid)
         reward = step.reward.numpy()
@@ -119,9 +119,9 @@ class Segmenter(GrowingModule):
         full = length >= self.max_steps
         if not (hit | was_hit | done | full).any():  # no rule closes anything here, and most steps are so
             return []
+        repeated = self.repeated.numpy()
         repeated |= (hit & ~done & valid).any(1, keepdims=True)
-        idle = reward == self.reward_above
-        ends, succeeded = self.rule(Moment(hit, was_hit, idle, full, done, repeated))
+        ends, succeeded = self.rule(Moment(hit, was_hit, reward == self.reward_above, full, done, repeated))
         close = ends & valid
         was_hit |= hit & valid
         open_items, closed = self.open_items.numpy(), []

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeGuard
 
-import gymnasium as gym
-
 from sasr.agents.registry import AGENTS, agent_named
 from sasr.api import default_steps, spaces_of
 from sasr.errors import unknown_name
@@ -358,9 +356,7 @@ def built_in_methods() -> dict[str, Method]:
     return {method.name: method for method in methods}
 
 
-@lru_cache(maxsize=256)
-def _spaces_of(task: str, **task_settings: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
-    return spaces_of(task, **task_settings)
+_spaces_of = lru_cache(maxsize=256)(spaces_of)
 
 
 def plain(value: Any) -> Any:

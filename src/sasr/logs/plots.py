@@ -150,7 +150,8 @@ class SuccessMap(Recorder):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.shaper: SASR | None = None
-        self.kept: list[tuple[int, NDArray[np.float32]]] = []
+        self.kept_steps: list[int] = []
+        self.kept_rates: list[NDArray[np.float32]] = []
 
     @staticmethod
     def fits(trainer: Trainer) -> bool:
@@ -173,7 +174,9 @@ class SuccessMap(Recorder):
         self.next = (trainer.loop.steps // self.period + 1) * self.period
         if trainer.loop.steps and (self.folder / MAPS_DATA).exists():
             try:
-                self.kept = _maps_until(trainer.loop.steps, read_maps(self.folder))
+                maps = read_maps(self.folder)
+                count = int((maps.steps <= trainer.loop.steps).sum())
+                self.kept_steps, self.kept_rates = maps.steps[:count].tolist(), list(maps.rate[:count])
             except Exception as error:  # numpy and zipfile have many kinds for a damaged file
                 raise ValueError(f"{MAPS_DATA} can't be read, only what follows will be in it: {error}") from error
 
@@ -181,17 +184,10 @@ class SuccessMap(Recorder):
         """Add a map after each period."""
         if self.shaper is not None and steps >= self.next:
             self.next = (steps // self.period + 1) * self.period
-            self.kept.append((steps, success_rates(self.shaper, self.x, self.y)))
-            self._write()
-
-    def _write(self) -> None:
-        steps = np.array([step for step, _ in self.kept], np.int64)
-        rate = np.stack([rates for _, rates in self.kept])
-        write_arrays(self.folder / MAPS_DATA, steps=steps, x=self.x, y=self.y, rate=rate)
-
-
-def _maps_until(steps: int, maps: Maps) -> list[tuple[int, NDArray[np.float32]]]:
-    return [(int(step), rate) for step, rate in zip(maps.steps, maps.rate, strict=True) if step <= steps]
+            self.kept_steps.append(steps)
+            self.kept_rates.append(success_rates(self.shaper, self.x, self.y))
+            ends, rate = np.array(self.kept_steps, np.int64), np.stack(self.kept_rates)
+            write_arrays(self.folder / MAPS_DATA, steps=ends, x=self.x, y=self.y, rate=rate)
 
 
 def success_rates(shaper: SASR, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float32]:

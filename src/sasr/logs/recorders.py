@@ -86,12 +86,10 @@ class Recorders(Recorder):
             except Exception as error:
                 if name == self.essential:
                     raise
-                self._report_once(name, error)
-
-    def _report_once(self, name: str, error: Exception) -> None:
-        if name not in self._failed:
-            self._failed.add(name)
-            self.notice(self._steps, f"{name} failed ({type(error).__name__}: {error}); the run goes on")
+                if name not in self._failed:
+                    self._failed.add(name)
+                    reason = f"{type(error).__name__}: {error}"
+                    self.notice(self._steps, f"{name} failed ({reason}); the run goes on")
 
 
 class RecentEpisodes:

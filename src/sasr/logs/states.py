@@ -118,18 +118,15 @@ class VisitedStates(Recorder):
         picked = newest[:, np.linspace(0, newest.shape[1] - 1, NEWEST).astype(int)].astype(np.float32)
         self.periods.append((steps, self.counts.copy(), picked[..., 0], self._bonus(picked, steps)))
         self.counts[:] = 0
-        self._write()
+        ends, visits, feature, bonus = (np.stack(parts) for parts in zip(*self.periods, strict=True))
+        states = States(ends.astype(np.int64), self.x, self.y, visits, feature, bonus)
+        write_arrays(self.path, **states._asdict())
 
     def _bonus(self, obs: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
         shaper = self.trainer.shaper
         if not isinstance(shaper, SASR) or shaper.config.state_action:
             return np.full(obs.shape[:2], np.nan, np.float32)
         return drawn_bonus(shaper, obs, np.random.default_rng(steps))
-
-    def _write(self) -> None:
-        steps, visits, feature, bonus = (np.stack(parts) for parts in zip(*self.periods, strict=True))
-        states = States(steps.astype(np.int64), self.x, self.y, visits, feature, bonus)
-        write_arrays(self.path, **states._asdict())
 
 
 def has_two_bounded_entries(space: spaces.Space[Any]) -> bool:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sasr.logs import recorders
+
 Scores = NDArray[np.float64]
 Strata = Sequence[ArrayLike]
 Statistic = Callable[[Sequence[Scores]], Scores]
@@ -58,10 +60,7 @@ def mean_and_error(values: ArrayLike) -> tuple[float, float]:
     >>> mean_and_error([1.0, 3.0])
     (2.0, 1.0)
     """
-    runs = _checked(values)
-    if len(runs) == 1:
-        return float(runs[0]), math.nan
-    return float(runs.mean()), float(runs.std(ddof=1) / math.sqrt(len(runs)))
+    return recorders.mean_and_error(_checked(values))
 
 
 def interquartile_mean(values: ArrayLike) -> Scores:

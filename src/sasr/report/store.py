@@ -191,9 +191,12 @@ def cut_short(result: Result) -> Result | None:
 
     The result has that number of planned steps, so that others are compared with it up to there; a note says so.
     """
-    end = _last_shared_step(result)
-    if end == 0:
+    curves = {seed.seed: set(seed.steps) for seed in result.seeds}
+    steps_by_seed = [curves.get(seed, set()) for seed in result.planned] or [set()]
+    shared = set.intersection(*steps_by_seed)
+    if not shared:
         return None
+    end = max(shared)
     seeds = []
     for seed in result.seeds:
         points = seed.steps.index(end) + 1
@@ -203,14 +206,6 @@ def cut_short(result: Result) -> Result | None:
         seeds.append(replace(seed, **changes))
     note = f"the first {end:,} steps of runs of {result.steps:,} that were stopped"
     return replace(result, steps=end, seeds=tuple(seeds), notes=(*result.notes, note))
-
-
-def _last_shared_step(result: Result) -> int:
-    curves = {seed.seed: seed.steps for seed in result.seeds}
-    steps_by_seed = [set(curves.get(seed, ())) for seed in result.planned]
-    if not steps_by_seed:
-        return 0
-    return max(set.intersection(*steps_by_seed), default=0)
 
 
 class Problem(NamedTuple):

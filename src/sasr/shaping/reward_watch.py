@@ -48,7 +48,7 @@ class RewardRuns(nn.Module):
     def observe(self, step: Transition) -> None:
         """Take the rewards (P, E) of one step in."""
         before, rewarded = self.open_rewarded.numpy(), step.reward.numpy() > self.reward_above
-        if not (before.any() or rewarded.any()):
+        if not (before | rewarded).any():
             return
         goes_on = ~(step.terminated.numpy() | step.truncated.numpy())
         real: Any = True if step.valid is None else step.valid.numpy()

@@ -50,22 +50,18 @@ def make_shaper(shaper: ShaperLike) -> RewardShaper:
             f"shaper={shaper!r} must be a shaper's name, a mapping with a name and options, or an object with the "
             "methods of sasr.RewardShaper"
         )
-    if isinstance(shaper, Shaper) and shaper.host is not None:
-        return _unbound(shaper)
-    return copy.deepcopy(shaper)
+    if not isinstance(shaper, Shaper) or shaper.host is None:
+        return copy.deepcopy(shaper)
+    if not hasattr(shaper, "config"):
+        raise ValueError(f"this {type(shaper).__name__} is bound to a host already; give the buffer a new one")
+    unbound: RewardShaper = type(shaper)(config=shaper.config)  # type: ignore[call-arg]
+    return unbound
 
 
 def _shaper_named(name: str, options: Mapping[str, Any]) -> RewardShaper:
     if name not in SHAPERS:
         raise unknown_name("shaper", name, [*SHAPERS, *PRESETS])
     return SHAPERS[name].make(**options)
-
-
-def _unbound(shaper: Any) -> RewardShaper:
-    if not hasattr(shaper, "config"):
-        raise ValueError(f"this {type(shaper).__name__} is bound to a host already; give the buffer a new one")
-    new: RewardShaper = type(shaper)(config=shaper.config)
-    return new
 
 
 class ShapedBuffer:
