@@ -1,4 +1,4 @@
-"""A bonus that is a return of its own: it goes on over the ends of episodes, and the actor climbs both."""
+"""A bonus that is a return of its own: it goes on over the ends of episodes, and the actor maximises both."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_bonus_of_discrete_actions_goes_on_too() -> None:
     assert (of_bonus != 0.0).any()
 
 
-def test_a_discrete_actor_climbs_the_sum_of_both_values() -> None:
+def test_a_discrete_actor_maximises_the_sum_of_both_values() -> None:
     """The reward likes the first action a little, the bonus likes the last one more."""
     agent = make_discrete(discount=0.0)
     for t in range(300):
@@ -108,7 +108,7 @@ def test_values_of_reward_and_bonus_are_learned_apart() -> None:
     torch.testing.assert_close(figures["bonus_q_mean"], torch.full((2,), 2.0), atol=0.2, rtol=0)
 
 
-def test_the_actor_climbs_the_sum_of_both_values() -> None:
+def test_the_actor_maximises_the_sum_of_both_values() -> None:
     """The reward likes actions below 0 a little, the bonus likes those above 0 more."""
     agent = make(actor_lr=3e-3, critic_lr=3e-3, temperature_lr=1e-2)
     for t in range(400):

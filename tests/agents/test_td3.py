@@ -37,7 +37,7 @@ def test_both_critics_learn() -> None:
     assert ((weights(agent.critic) - before).abs().amax(1) > 1e-5).all()  # networks 0, 1 and 2, 3
 
 
-def test_the_actor_climbs_the_first_critic_only() -> None:
+def test_the_actor_maximises_the_first_critic_only() -> None:
     agent = make_agent("td3", (0, 1))
     batch, _ = make_data("td3", 2, 0)
     loss = agent.actor_loss(batch)

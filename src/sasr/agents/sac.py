@@ -164,15 +164,15 @@ class Sac(OffPolicyAgent):
         """The actor's loss, summed over P; the gradient of α·(entropy − target) by log α; figures (P,)."""
         obs = self._observed(batch.obs)
         action, log_prob = self.actor.sample(obs, noise)
-        value = self.climbed_value(obs, action)
+        value = self.maximised_value(obs, action)
         alpha = self.log_alpha.detach().exp()
         loss = (alpha[:, None] * log_prob - value).mean(-1)
         entropy = -log_prob.detach().mean(-1)
         slope = alpha * (entropy - self.target_entropy)
         return loss.sum(), slope, {"actor_loss": loss.detach(), "entropy": entropy, "alpha": alpha}
 
-    def climbed_value(self, obs: Tensor, action: Tensor) -> Tensor:
-        """What the actor climbs, (P, B); the gradient goes to the actions alone."""
+    def maximised_value(self, obs: Tensor, action: Tensor) -> Tensor:
+        """What the actor maximises, (P, B); the gradient goes to the actions alone."""
         value: Tensor = self.critic(obs, action, frozen=True).amin(0)
         return value
 

@@ -191,14 +191,14 @@ class SacDiscrete(OffPolicyAgent):
         """What the actor lowers, and its entropy, each (P,)."""
         log_prob = self.log_policy(batch.obs)
         with torch.no_grad():
-            values = self.climbed_values(batch.obs)
+            values = self.maximised_values(batch.obs)
             alpha = self.log_alpha.exp()[:, None, None]
         prob = log_prob.exp()
         # Summed over actions: a mean over them, as some have it, would divide the step by |A| for nothing.
         return (prob * (alpha * log_prob - values)).sum(-1).mean(-1), -(prob * log_prob).sum(-1).mean(-1)
 
-    def climbed_values(self, obs: Tensor) -> Tensor:
-        """What the actor climbs, for every action, (P, B, A)."""
+    def maximised_values(self, obs: Tensor) -> Tensor:
+        """What the actor maximises, for every action, (P, B, A)."""
         values: Tensor = self.critic(obs).amin(0)
         return values
 

@@ -1,6 +1,6 @@
 """Twin delayed deep deterministic policy gradient (Fujimoto et al., 2018), a population of P independent agents.
 
-A deterministic actor that climbs the first of twin critics, seldom; targets that are smoothed over nearby actions.
+A deterministic actor that maximises the first of twin critics, seldom; targets that are smoothed over nearby actions.
 Losses are summed over P and everything else is elementwise or per seed, so seeds never touch each other.
 """
 
