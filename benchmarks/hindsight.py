@@ -1,6 +1,6 @@
 """What shapers do to hindsight replay: Stable-Baselines3's own test, in which DQN flips ten bits, on several seeds.
 
-python -m benchmarks.hindsight
+python -m benchmarks.hindsight   writes benchmarks/results/hindsight.json
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
+from benchmarks.machine import save
 from sasr.integrations.sb3 import ShapedHerReplayBuffer
 
 SHAPERS = (
@@ -60,7 +61,7 @@ def successes(shaper: Any, *, seed: int, steps: int) -> float:
 
 
 def main(shapers: tuple[str, ...] = SHAPERS, seeds: int = 3, steps: int = 1500) -> None:
-    """Print a table.
+    """Print a table and store it.
 
     Args:
         shapers: What `replay_buffer_kwargs={"shaper": …}` gets, as JSON.
@@ -68,13 +69,17 @@ def main(shapers: tuple[str, ...] = SHAPERS, seeds: int = 3, steps: int = 1500) 
         steps: Environment steps; the test has 1,500.
     """
     torch.set_num_threads(1)
+    rows = []
     table = Table(title=f"Successes among the last 50 episodes of {steps:,} steps")
     for column in ("shaper", *(f"seed {seed}" for seed in range(seeds))):
         table.add_column(column)
     for text in ("null", *shapers):
         shares = [successes(json.loads(text), seed=seed, steps=steps) for seed in range(seeds)]
-        table.add_row(OWN if text == "null" else text, *(f"{share:.2f}" for share in shares))
+        name = OWN if text == "null" else f"`{text}`"
+        rows.append({"shaper": name, "successes": shares})
+        table.add_row(name, *(f"{share:.2f}" for share in shares))
     Console().print(table)
+    print(save("hindsight", {"steps": steps, "rows": rows}))
 
 
 if __name__ == "__main__":

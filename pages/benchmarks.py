@@ -41,6 +41,7 @@ def blocks_of(folder: Path) -> dict[str, Callable[[], Block]]:
         "inside Stable-Baselines3": lambda: _mountain_car(
             read("mountain_car-new-default"), read("mountain_car-16-cores")
         ),
+        "hindsight": lambda: _rows(_HINDSIGHT, read("hindsight")),
         "throughput-h200": lambda: _throughput(read("throughput-h200-1-seed"), read("throughput-h200-10-seeds")),
         "throughput-2-cores": lambda: _throughput_of_one(read("throughput-2-cores")),
         "splitting seeds": lambda: _sharing(
@@ -103,6 +104,12 @@ _BANDWIDTH_RULES = (
     ("neighbours", "{neighbours:,.0f}"),
     ("rank correlation", "{rank_correlation:.2f}"),
     ("signal to noise", "{signal_to_noise:.2g}"),
+)
+_HINDSIGHT = (
+    ("`shaper`", "{shaper}"),
+    ("seed 0", "{successes[0]:.2f}"),
+    ("seed 1", "{successes[1]:.2f}"),
+    ("seed 2", "{successes[2]:.2f}"),
 )
 _IMAGE_EVIDENCE = (
     ("game", "{game}"),
