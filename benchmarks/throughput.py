@@ -186,12 +186,12 @@ def print_goals(goals: Sequence[Goal]) -> None:
 
 
 def main(settings: Settings) -> None:
-    told = machine()
+    where = machine()
     if settings.goals:
         settings = dataclasses.replace(settings, seconds=2.0, repeats=3)
         goals = goals_on_a_cpu(settings) if settings.device == "cpu" else goals_on_a_gpu(settings)
         print_goals(goals)
-        save(f"goals-{settings.label}", {"settings": asdict(settings), "goals": [g._asdict() for g in goals]}, told)
+        save(f"goals-{settings.label}", {"settings": asdict(settings), "goals": [g._asdict() for g in goals]}, where)
         return
     names = [SASR, WEIGHT_0, SAC]
     if settings.sb3:
@@ -202,7 +202,7 @@ def main(settings: Settings) -> None:
     for name, ratio in overhead.items():
         Console().print(f"time of {name} over SAC: {ratio:.3f}", highlight=False)
     figures = {"settings": asdict(settings), "seed_steps_per_second": speeds, "median": medians, "overhead": overhead}
-    save(f"throughput-{settings.label}", figures, told)
+    save(f"throughput-{settings.label}", figures, where)
 
 
 if __name__ == "__main__":

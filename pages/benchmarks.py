@@ -44,6 +44,7 @@ def blocks_of(folder: Path) -> dict[str, Callable[[], Block]]:
         "hindsight": lambda: _rows(_HINDSIGHT, read("hindsight")),
         "throughput-h200": lambda: _throughput(read("throughput-h200-1-seed"), read("throughput-h200-10-seeds")),
         "throughput-2-cores": lambda: _throughput_of_one(read("throughput-2-cores")),
+        "goals-2-cores": lambda: _goals(read("goals-2-cores")),
         "splitting seeds": lambda: _sharing(
             {task: read(f"sharing-split-2-cores-{task}") for task in ("AntStand", "MountainCar")}
         ),
@@ -83,6 +84,13 @@ def _rows(columns: Columns, *stored: Stored) -> str:
         for row in one["figures"]["rows"]:
             rows.append([form.format_map(row) for _, form in columns])
     return _measured(table([heading for heading, _ in columns], rows), *stored)
+
+
+def _goals(stored: Stored) -> str:
+    """Ratios of speeds beside what we aim at."""
+    goals = stored["figures"]["goals"]
+    lines = [[goal["what"], f"{goal['measured']:.2f}", f"{goal['least']:.2f}"] for goal in goals]
+    return _measured(table(["", "measured", "aim, at least"], lines), stored)
 
 
 _DIAGNOSIS = (
