@@ -29,7 +29,7 @@ from pages.rows import (
     sources,
 )
 from pages.store import Store, methods_of
-from sasr.experiments.plan import Method
+from sasr.experiments.plan import Method, built_in_methods
 from sasr.experiments.plan_file import read_suite, suites
 from sasr.report.read import Collection, Reference
 from sasr.report.seeds import SeedResult
@@ -225,7 +225,8 @@ def _plan(store: Store, name: str) -> Makers:
     names = order + [method for method in group.methods if method not in order]
     both = Collection([*group.results, *(result for result in store.main.results if result.method in order)])
     planned = dict.fromkeys(run.task for run in plan.runs)
-    tasks = [task for task in planned if task in group.tasks]
+    own = [method for method in order if method not in built_in_methods()]
+    tasks = [task for task in planned if any(both.result(task, method) for method in own)]
     tasks += [task for task in group.tasks if task not in tasks]
     blocks: Makers = {}
     for task in tasks:

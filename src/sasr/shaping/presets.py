@@ -162,14 +162,13 @@ PRESETS: dict[str, SasrConfig] = {
         retention_rule="authors",
         truncation_is_terminal=True,
     ),
-    # Measured in docs/mechanism.md: raw states are too far apart for the kernel, a positive bonus rewards lingering.
-    # Failures set the weight, an end that cuts lasting rewards off is no goal, and after a first success new states
-    # have the average success rate: docs/results/default.md.
+    # Raw states are too far apart for the kernel. A positive bonus would reward lingering beside the goal, so it goes on
+    # after the end. A new state must be worth less than the goal: docs/results/weight.md. Failures set the weight, an
+    # end that cuts lasting rewards off is no goal, and after a first success new states have the average success rate:
+    # docs/results/default.md.
     "auto": SasrConfig(
-        reward_weight=1.0,
+        reward_weight=0.3,
         weight_rule="failures",
-        reward_min=-1.0,
-        reward_max=0.0,
         absorbing=True,
         paid_end="stay",
         background=10.0,
