@@ -30,11 +30,11 @@ from sasr.envs.population import Population
 
 env = gym.make("SASR/AntStand-v0")  # after `import sasr`
 env = make("AntStand")  # the same by its short name
-env = make("CartPole-v1")  # any Gymnasium id, or "module:Id"; observations are a float32 vector or a uint8 image
-env = sparse(make("Pendulum-v1"), lambda env, observation, info: observation[0] > 0.99)  # your own sparse task
+env = make("CartPole-v1")  # any Gymnasium id, or "module:Id"
+env = sparse(make("Pendulum-v1"), lambda env, obs, info: obs[0] > 0.99)  # your own task
 
-with Population("AntStand", seeds=range(10)) as population:  # ten seeds, in worker processes where that is faster
-    observation = population.reset()  # (10, 1, 29): seeds, environments per seed, observation
+with Population("AntStand", seeds=range(10)) as population:  # ten seeds
+    observation = population.reset()  # (10, 1, 29): seeds, environments per seed, features
     population.send(np.zeros((10, 1, 8), np.float32))  # ... learn while they step ...
     step = population.receive()  # has both observation and final_observation\
 """.splitlines()
@@ -159,7 +159,7 @@ def header(settings: Settings) -> list[str]:
         "",
         *overview(),
         "",
-        "Returns of the random policy below are mean ± standard deviation over episodes of at least "
+        "Returns of the random policy below are mean ± standard deviation over whole episodes, at least "
         f"{settings.steps:,} steps per id, seed {settings.seed}.",
         "",
         "<details><summary>How these numbers were measured</summary>",

@@ -100,7 +100,7 @@ class SasrConfig:
     """Standardised states are clipped to ± this many standard deviations."""
 
     success_rule: RuleName = "paper"
-    """What counts as a success: a rewarded episode, a segment up to a reward, or the rule of the paper or the authors."""
+    """What counts as a success: a rewarded episode, a segment up to a reward, or the paper's or authors' rule."""
     segment_steps: int = 200
     """Longest segment, in steps, under success_rule=segments or paper; running past it is a failure."""
     reward_above: float = 0.0
