@@ -30,13 +30,13 @@ from sasr.envs.population import Population
 
 env = gym.make("SASR/AntStand-v0")  # after `import sasr`
 env = make("AntStand")  # the same by its short name
-env = make("CartPole-v1")  # any Gymnasium id, also "module:Id": one float32 vector or a uint8 image
-env = sparse(make("Pendulum-v1"), lambda env, observation, info: observation[0] > 0.99)  # a sparse task of your own
+env = make("CartPole-v1")  # any Gymnasium id, or "module:Id"
+env = sparse(make("Pendulum-v1"), lambda env, obs, info: obs[0] > 0.99)  # your own task
 
-with Population("AntStand", seeds=range(10)) as population:  # ten members, in worker processes where that is faster
-    observation = population.reset()  # (10, 1, 29): members, environments each, observation
+with Population("AntStand", seeds=range(10)) as population:  # ten seeds
+    observation = population.reset()  # (10, 1, 29): seeds, environments per seed, features
     population.send(np.zeros((10, 1, 8), np.float32))  # ... learn while they step ...
-    step = population.receive()  # final_observation stands beside observation\
+    step = population.receive()  # has both observation and final_observation\
 """.splitlines()
 _SIZE = {"width": 240, "height": 240}
 
@@ -114,10 +114,9 @@ def section(task: Task, name: str, played: dict[str, Played]) -> list[str]:
     action = (
         f"{task.action} discrete" if isinstance(task.action, int) else f"{task.action[0]} in ±{task.action_bound:g}"
     )
-    table1 = "not in the paper" if task.table1 is None else f"{task.table1:g}"
     lines = [f"## {task.name}", "", f"![{task.name}](tasks/{name})", ""]
-    lines += [f"{task.family}; action: {action}; SASR in the paper's Table 1: {table1}. {task.note}".strip(), ""]
-    lines += ["| id | paid when | ends | limit | observation |", "|---|---|---|---|---|"]
+    lines += [f"{task.family}; action: {action}. {task.note}".strip(), ""]
+    lines += ["| id | rewarded when | ends | limit | observation |", "|---|---|---|---|---|"]
     for id, variant in task.variants().items():
         shape = "×".join(map(str, variant.observation))
         lines.append(f"| `{id}` | {variant.success} | {variant.ends} | {variant.horizon} | {shape} |")
@@ -130,6 +129,17 @@ def section(task: Task, name: str, played: dict[str, Played]) -> list[str]:
     return [*lines, ""]
 
 
+def overview() -> list[str]:
+    """All tasks in one table."""
+    lines = ["| task | family | rewarded when | limit | observation | SASR in Table 1 |", "|---|---|---|---|---|---|"]
+    for task in EVERY:
+        shape = "×".join(map(str, task.code.observation))
+        table1 = "" if task.table1 is None else f"{task.table1:g}"
+        name = f"[{task.name}](#{task.name.lower()})"
+        lines.append(f"| {name} | {task.family} | {task.code.success} | {task.code.horizon} | {shape} | {table1} |")
+    return lines
+
+
 def header(settings: Settings) -> list[str]:
     """How the figures came about."""
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
@@ -139,18 +149,20 @@ def header(settings: Settings) -> list[str]:
     return [
         "# Tasks",
         "",
-        "Eighteen sparse-reward tasks: the paper's fourteen, three of the authors' code, and TwoRooms, which is ours.",
-        "A plain id is what the released environments do, and what the paper's Table 1 was measured on.",
-        "An id with `Paper` is what the paper's text says. `sasr tasks` lists them all, `sasr tasks NAME` shows one.",
+        "There are eighteen sparse-reward tasks: the paper's fourteen, three from the authors' code, and our TwoRooms.",
+        "A plain id is the released environment, which the paper's Table 1 was measured on.",
+        "An id with `Paper` follows the paper's text. `sasr tasks` lists them all, `sasr tasks NAME` describes one.",
         "",
         "```python",
         *USAGE,
         "```",
         "",
-        "Returns are mean ± standard deviation over episodes of uniformly drawn actions, at least "
-        f"{settings.steps:,} steps an id, seed {settings.seed}.",
+        *overview(),
         "",
-        "<details><summary>Where the figures are from</summary>",
+        "Returns of the random policy below are mean ± standard deviation over whole episodes, at least "
+        f"{settings.steps:,} steps per id, seed {settings.seed}.",
+        "",
+        "<details><summary>How these numbers were measured</summary>",
         "",
         f"Written by `{command}` at commit {commit.stdout.strip()} on {model[0].split(':')[1].strip()}, "
         f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in packages) + ".",

@@ -67,31 +67,31 @@ class TrainConfig:
     max_episode_steps: int | None = None
     """Time limit of an episode in steps; None keeps the environment's."""
     workers: int | None = None
-    """Processes that step the environments; None chooses by their cost, 0 is this process."""
+    """Processes that step the environments; None decides by their cost, 0 uses this process."""
     device: str = "auto"
     """cpu, cuda or cuda:1; auto uses CUDA if it is available."""
     accelerate: Mode = "auto"
     """How updates run: eager, compile, graph (CUDA graphs), or auto, the fastest on the device."""
     precision: Precision = "auto"
-    """Of products that the agent learns with: auto is float32 (TF32 on CUDA), bf16 is faster on CPUs that have it."""
+    """Precision of the agent's matrix products: auto is float32 (TF32 on CUDA); bf16 is faster on some CPUs."""
     frame_stack: int | None = None
-    """Newest images that the policy sees at once; None is 4 where observations are single images, else 1."""
+    """Number of frames that the policy sees at once; None is 4 for single images, otherwise 1."""
     capacity: int = 1_000_000
     """Size of each seed's replay buffer in steps; at most `steps` are allocated."""
     discount: float = 0.99
     """γ of the agent and the shaper."""
     truncation_is_terminal: bool | None = None
-    """Do not bootstrap at time limits, as the authors' code; None follows the shaper's preset."""
+    """Do not bootstrap at time limits, as in the authors' code; None follows the shaper's preset."""
     eval_every: int | None = None
-    """Steps between evaluations; None is a fiftieth of the run, at least 1,000; 0 is never."""
+    """Steps between evaluations; None is a fiftieth of the run, at least 1,000; 0 never evaluates."""
     eval_episodes: int = 5
     """Episodes of each seed in an evaluation, without exploration or shaping; the same ones each time."""
     log_every: int = 1_000
     """Steps between log entries of the agent's and the shaper's metrics."""
     log_states: int = 0
-    """Count visited states over periods of so many steps, for figures of `sasr report`; 0 counts none."""
+    """Count visited states in periods of this many steps, for the figures of `sasr report`; 0 counts none."""
     checkpoint_minutes: float = 10.0
-    """Minutes between checkpoints; 0 writes one at the end alone."""
+    """Minutes between checkpoints; 0 writes one only at the end."""
     checkpoint_replay: bool = True
     """Save the replay buffer in checkpoints; without it a resumed run starts with an empty one."""
     agent_config: Any = None

@@ -119,7 +119,7 @@ def test_the_command_shows_one_card_with_both_profiles(
     monkeypatch.setattr("sys.argv", ["sasr", "tasks", "HumanStand"])
     cli.main()
     shown = capsys.readouterr().out
-    for fact in ("SASR/HumanStand-v0", "SASR/HumanStandPaper-v0", "79.8", "376", "348", "sasr[mujoco]", "other way"):
+    for fact in ("SASR/HumanStand-v0", "SASR/HumanStandPaper-v0", "79.8", "376", "348", "sasr[mujoco]", "swaps"):
         assert fact in shown
 
 

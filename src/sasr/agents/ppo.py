@@ -28,42 +28,42 @@ class PpoConfig:
     """Settings of PPO; the defaults are those usual for continuous control. The discount is the host's."""
 
     hidden: tuple[int, ...] = (64, 64)
-    """Widths of the hidden layers of the actor and of the critic, where observations are vectors."""
+    """Widths of the hidden layers of the actor and of the critic, for vector observations."""
     activation: str = "tanh"
-    """What stands between the layers: tanh or relu."""
+    """Activation function: tanh or relu."""
     standardise: bool = True
-    """Bring vectors of observations to mean 0 and deviation 1 before the networks see them."""
+    """Standardise vector observations."""
     features: int = 512
-    """Width of the layer after the convolutions, where observations are pictures."""
+    """Width of the layer after the convolutions, for image observations."""
     rollout: int = 2_048
-    """Steps of each seed, over its environments, between two rounds of learning."""
+    """Steps of each seed per rollout, over all its environments."""
     epochs: int = 10
-    """Passes over a rollout."""
+    """Epochs per rollout."""
     minibatches: int = 32
-    """Updates in a pass, each from steps of its own."""
+    """Minibatches per epoch."""
     lr: float = 3e-4
     """Adam's step size."""
     lr_decay: int | None = None
-    """Steps of each seed over which the step size falls to 0, linearly; None keeps it."""
+    """Steps of each seed over which the step size falls linearly to 0; None keeps it constant."""
     clip: float = 0.2
-    """How far a likelihood ratio may move from 1 before it gains nothing."""
+    """Clipping range of the likelihood ratio."""
     value_clip: float | None = None
-    """How far values may move from those before the rollout's first update; None sets no bound."""
+    """Clipping range of the values around those before the rollout's first update; None does not clip."""
     gae_lambda: float = 0.95
-    """λ of generalised advantage estimation, in [0, 1]: 0 trusts the values, 1 the returns."""
+    """λ of generalised advantage estimation, in [0, 1]."""
     entropy_weight: float = 0.0
-    """Weight of the policy's entropy in what is maximised."""
+    """Coefficient of the entropy bonus."""
     value_weight: float = 0.5
-    """Weight of the values' halved squared errors in what is minimised."""
+    """Coefficient of the value loss, half the squared error."""
     max_grad_norm: float | None = 0.5
-    """The longest gradient of a seed, over all its weights; None sets no bound."""
+    """Maximum gradient norm of a seed; None does not clip."""
     value_heads: int | None = None
-    """1: a shaper's bonus is added to the reward. 2: it is a stream of its own, whose return goes on over the ends of
-    episodes. None leaves it to the shaper."""
+    """1: a shaper's bonus is added to the reward. 2: it has a value head of its own, and its return continues across
+    episodes. None leaves the choice to the shaper."""
     intrinsic_discount: float = 0.99
-    """γ of the bonus where it is a stream of its own, in [0, 1)."""
+    """γ of the bonus with two value heads, in [0, 1)."""
     extrinsic_weight: float = 2.0
-    """Weight of the advantages of the environment's reward beside those of the bonus; only with two value heads."""
+    """Weight of the advantages of the environment's reward; only with two value heads."""
     intrinsic_weight: float = 1.0
     """Weight of the advantages of the bonus; only with two value heads."""
 

@@ -25,15 +25,15 @@ class SacConfig:
     target_entropy: float | None = None
     """Entropy that the temperature is tuned towards; None is minus the number of action dimensions."""
     critic_norm: NormName = "layer"
-    """Layer normalisation before each ReLU of the critics, or none: then values run away where rewards are rare."""
+    """Layer normalisation before each ReLU of the critics; with none, values may diverge on sparse rewards."""
     normalise_observations: bool = True
-    """Bring every feature of the observations to mean 0 and variance 1, by the batches so far."""
+    """Standardise every feature of the observations by the statistics of the sampled batches."""
     n_step: int = 3
-    """Steps whose rewards a target adds up before the critics estimate the rest."""
+    """n of the n-step returns: rewards that a target adds up before it bootstraps."""
     tau: float = 0.005
-    """Share of the critics that moves into the target critics at each update, in (0, 1]."""
+    """Soft-update rate of the target critics, in (0, 1]."""
     policy_frequency: int = 2
-    """The actor and the temperature learn at every this many updates, this many times on the same batch."""
+    """Every this many updates, the actor and the temperature take this many steps on the same batch."""
     batch_size: int = 256
     """Transitions of each seed in an update."""
     burn_in: int = 5_000
@@ -43,9 +43,9 @@ class SacConfig:
     log_std_max: float = 2.0
     """Upper end of the actor's log standard deviation, before squashing."""
     exploration: Literal["gaussian", "noisy"] = "gaussian"
-    """Where variety of actions comes from: the actor's Gaussian alone, or noise in its hidden layers too (NoisyNet)."""
+    """Exploration by the actor's Gaussian alone (gaussian), or also by noise in its hidden layers (noisy, NoisyNet)."""
     noise_scale: float = 0.5
-    """σ₀, the first size of the noise under exploration=noisy; the SASR authors' code has 10."""
+    """σ₀, the initial size of the noise under exploration=noisy; the SASR authors' code has 10."""
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -32,9 +32,9 @@ class SacDiscreteConfig:
     """Settings of discrete SAC. The discount is the host's."""
 
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers of the actor and of each critic, where observations are vectors."""
+    """Widths of the hidden layers of the actor and of each critic, for vector observations."""
     features: int = 512
-    """Width of the layer after the convolutions, where observations are pictures."""
+    """Width of the layer after the convolutions, for image observations."""
     actor_lr: float = 3e-4
     """Adam's step size for the actor."""
     critic_lr: float = 3e-4
@@ -42,17 +42,17 @@ class SacDiscreteConfig:
     temperature_lr: float = 3e-4
     """Adam's step size for log α; α starts at 1."""
     entropy_share: float = 0.5
-    """Entropy that the temperature is tuned towards, as a share of log |A|, the most there can be, in [0, 1)."""
+    """Target entropy as a share of the maximum, log |A|, in [0, 1)."""
     critic_norm: NormName = "layer"
-    """Layer normalisation before a critic's ReLUs, or none: then values run away where rewards are rare."""
+    """Layer normalisation before each ReLU of the critics; with none, values may diverge on sparse rewards."""
     n_step: int = 1
-    """Steps whose rewards a target adds up before the critics estimate the rest."""
+    """n of the n-step returns: rewards that a target adds up before it bootstraps."""
     tau: float = 0.005
-    """Share of the critics that moves into the target critics at each update, in (0, 1]."""
+    """Soft-update rate of the target critics, in (0, 1]."""
     batch_size: int = 256
     """Transitions of each seed in an update; 64 is usual on images."""
     update_every: int = 1
-    """Steps of each seed from one update to the next; 4 is usual on games."""
+    """Environment steps of each seed per update; 4 is usual on games."""
     burn_in: int = 5_000
     """Steps of each seed with uniformly random actions before the first update."""
 

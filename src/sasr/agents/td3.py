@@ -45,17 +45,17 @@ class Td3Config:
     critic_lr: float = 3e-4
     """Adam's step size for the critics."""
     tau: float = 0.005
-    """Share of the networks that moves into the target networks each time the actor learns, in (0, 1]."""
+    """Soft-update rate of the target networks, which follow each actor update, in (0, 1]."""
     critic_norm: NormName = "layer"
-    """Layer normalisation before each ReLU of the critics, or none: then values run away where rewards are rare."""
+    """Layer normalisation before each ReLU of the critics; with none, values may diverge on sparse rewards."""
     n_step: int = 1
-    """Steps whose rewards a target adds up before the critics estimate the rest."""
+    """n of the n-step returns: rewards that a target adds up before it bootstraps."""
     policy_frequency: int = 2
-    """The actor learns and the target networks follow at every this many updates."""
+    """Critic updates per update of the actor and of the target networks."""
     exploration_noise: float = 0.1
-    """Standard deviation of the noise that is added to actions while exploring."""
+    """Standard deviation of the exploration noise."""
     smoothing_noise: float = 0.2
-    """Standard deviation of the noise that is added to the target actor's actions."""
+    """Standard deviation of the noise on the target actor's actions (target policy smoothing)."""
     smoothing_clip: float = 0.5
     """That noise is clipped to this size."""
     batch_size: int = 256

@@ -79,7 +79,7 @@ def tune(
         set: A setting to keep fixed, such as agent.critic_lr=1e-3; may be repeated.
         out: Folder of the search; None is runs/tune-TASK.
         device: cpu, cuda or cuda:1; auto uses CUDA if it is available.
-        workers: Processes that step the environments; None chooses by cost and cores.
+        workers: Processes that step the environments; None decides by cost and cores.
     """
     need("optuna", "matplotlib", extra="tune", to="tune settings")
     for name, value in (("trials", trials), ("seeds", seeds)):

@@ -57,15 +57,15 @@ class SasrConfig:
     reward_weight: float = 0.6
     """Weight λ of the shaped reward."""
     weight_rule: WeightRule = "fixed"
-    """Keep λ as it is, or multiply it by the share of failures in the evidence: sure success needs no shaping."""
+    """Keep λ constant (fixed), or multiply it by the share of failures among the retained states (failures)."""
     reward_min: float = 0.0
     """R_min, the shaped reward of a state that always failed."""
     reward_max: float = 1.0
     """R_max, the shaped reward of a state that always succeeded."""
     absorbing: bool = False
-    """Add the discounted sum after true termination: of R_max where the last step was rewarded, of R_min where not."""
+    """At termination, add γ/(1 − γ) times R_max if the last step was rewarded, times R_min if not."""
     paid_end: PaidEnd = "goal"
-    """The value used after such a success: R_max; or, the more rewards come in runs, R_min (lost) or its f (stay)."""
+    """After such a success: R_max (goal); the more rewards follow one another, R_min (lost) or the state's f (stay)."""
     sample: SampleName = "beta"
     """A draw from the success rate's Beta distribution, its mean, or the ratio of the counts N_S/(N_S + N_F)."""
     state_action: bool = False
@@ -80,10 +80,10 @@ class SasrConfig:
     burn_in: int = 0
     """Counts of an outcome are 0 until more than this many of its states are retained."""
     background: float = 0.0
-    """Prior pseudo-count: from the first success on, every state also counts as this many average ones."""
+    """Prior pseudo-count at the average success rate, from the first success on; 0 for none."""
 
     images: ImagesName = "pixels"
-    """How images are compared: by their pixels under the kernel, or by the place where the agent's actions show."""
+    """Compare images by their pixels under the kernel, or by the place where the agent's actions have an effect."""
     kernel: KernelName = "gaussian"
     """Shape of the kernel."""
     bandwidth: Bandwidth = 0.2
@@ -100,7 +100,7 @@ class SasrConfig:
     """Standardised states are clipped to ± this many standard deviations."""
 
     success_rule: RuleName = "paper"
-    """What is a success: a rewarded episode, a segment up to a reward, the paper's choice of these, or the authors'."""
+    """What counts as a success: a rewarded episode, a segment up to a reward, or the paper's or authors' rule."""
     segment_steps: int = 200
     """Longest segment, in steps, under success_rule=segments or paper; running past it is a failure."""
     reward_above: float = 0.0

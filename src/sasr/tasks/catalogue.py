@@ -125,8 +125,8 @@ def _human(name: str, code: Variant, paper: Variant, table1: float) -> Task:
         table1=table1,
         code=code,
         paper=replace(paper, horizon=1000, observation=(348,), kwargs={"profile": "paper"}),
-        note="The released code has HumanStand and HumanKeep the other way round than the paper's text, and Table 1 "
-        "was measured with the code. The paper gives no thresholds.",
+        note="The released code swaps HumanStand and HumanKeep relative to the paper's text, and Table 1 was measured "
+        "with the code. The paper gives no thresholds.",
     )
 
 
@@ -189,14 +189,14 @@ TASKS: tuple[Task, ...] = (
         _arm("slide", 45, "puck ≤ 0.05 m from a random goal"),
         paper_size=35,
         table1=132.3,
-        note="No released code runs; fixed=True places puck and goal as in RobotPush.",
+        note="The released code does not run; fixed=True places puck and goal as in RobotPush.",
     ),
     _robot(
         "RobotPickPlace",
         _arm("pick_and_place", 45, "block ≤ 0.05 m from a random goal", ends="success"),
         paper_size=35,
         table1=1.0,
-        note="No code was released; that success ends the episode follows from Table 1's 1.0.",
+        note="No code was released; Table 1's 1.0 implies that success ends the episode.",
     ),
     _game(
         "Pitfall",
@@ -229,7 +229,7 @@ TASKS: tuple[Task, ...] = (
         success="the score rises",
         ends="the last life lost",
         table1=42.1,
-        note="The unit of Table 1 is unknown, and no byte is known that tells a new galaxy.",
+        note="The unit of Table 1 is unknown, and so is the memory byte that indicates a new galaxy.",
     ),
     _game(
         "Freeway",
@@ -237,7 +237,7 @@ TASKS: tuple[Task, ...] = (
         success="the chicken has crossed",
         ends="never early",
         table1=22.4,
-        note="The paper's text ends the episode when a car hits; its Table 1 and the game do not.",
+        note="The paper's text ends the episode when a car hits the chicken; its Table 1 and the game do not.",
     ),
     Task(
         name="MountainCar",
@@ -275,7 +275,7 @@ OURS: tuple[Task, ...] = (
             success="the point is ≤ 0.1 from the goal",
             ends="success",
         ),
-        note="A task of ours that asks for exploration alone and takes minutes: does a method find the other room?",
+        note="Our own task, which tests exploration alone in a few minutes: does a method find the other room?",
     ),
 )
 

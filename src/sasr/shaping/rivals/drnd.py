@@ -30,9 +30,9 @@ class DrndConfig(DistillationConfig):
     targets: int = 5
     """Number N of random networks, at least 2."""
     alpha: float = 0.95
-    """Share of the first term, the distance to the targets' mean, in [0, 1]; the rest is the second, the count."""
+    """Weight α of the first term, the distance to the targets' mean, in [0, 1]; 1 − α weighs the count term."""
     root: Literal["each", "mean"] = "each"
-    """Square root of the count's statistic for each output, as released, or of its mean over the outputs."""
+    """Take the root of the count term per output, as released (each), or of its mean over the outputs (mean)."""
     compat: bool = False
     """The code as first released, in May 2024: means over outputs in place of sums, and a floor of 1e-3."""
 

@@ -29,13 +29,13 @@ class ExploConfig:
     """Settings of #Explo."""
 
     weight: float | None = None
-    """Weight β of the bonus 1/√n; 0 is the plain agent. None is 0.1, and 0.01 · 256/bits for pictures."""
+    """Weight β of the bonus 1/√n; 0 is the plain agent. None is 0.1, and 0.01 · 256/bits for images."""
     bits: int | None = None
-    """Bits of a code: more of them distinguish more states. None is 64, and 256 for pictures."""
+    """Bits of a code: more bits distinguish more states. None is 64, and 256 for images."""
     standardise: bool = True
-    """Standardise vectors by the first states and centre pictures by them; raw states hash by direction alone."""
+    """Standardise vectors, and centre images, by the first states; raw states hash by direction only."""
     first_states: int = 1_000
-    """States of each seed that the standardisation is taken from, for good; they are counted too, afterwards."""
+    """Number of each seed's first states that fix the standardisation; they are counted afterwards."""
     offset: float = 4.0
     """A constant that is hashed with each state, so that its size counts and not only its direction; in units of the
     typical length of a standardised state. Larger ones spend more bits on what is far from the first states."""

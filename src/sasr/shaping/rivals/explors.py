@@ -41,7 +41,7 @@ class ExplorsConfig:
     bonus_weight: float = 0.3
     """The bonus is in [0, this · bonus_max]."""
     bonus: Literal["counts", "network"] = "counts"
-    """What is new: states whose code has a low count, or states that a network has not learned (RND)."""
+    """Novelty by the counts of a state's code (counts), or by the error of RND (network)."""
     bonus_scale: float = 1.0
     """λ: counts n give λ/√((λ/bonus_max)² + n)."""
     bonus_max: float = 1.0
@@ -51,11 +51,11 @@ class ExplorsConfig:
     first_states: int = 1_000
     """States of each seed that codes are standardised by, for good, under bonus=counts; 0: not at all."""
     delay: int = 50_000
-    """Steps of each seed before the learned reward is added; it learns from the first one on."""
+    """Steps of each seed before the learned reward is added; it learns from the first step."""
     window: int = 5_000
     """Newest steps of each seed that it learns from, once their episodes have ended."""
     hidden: tuple[int, ...] = (256,)
-    """Widths of the hidden layers of the learned reward and of the value it is judged by."""
+    """Widths of the hidden layers of the learned reward and of its value function."""
     reward_lr: float = 3e-4
     """Adam's step size for the learned reward."""
     value_lr: float = 1e-3
@@ -63,7 +63,7 @@ class ExplorsConfig:
     batch_size: int = 64
     """Steps of the window in an update."""
     actions: int = 16
-    """Actions of the policy that stand for all it would do."""
+    """Sampled actions that approximate an expectation over the policy."""
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

@@ -48,15 +48,15 @@ class GfaRfeConfig:
     networks: int = 10
     """Value functions K in the ensemble, at least 2."""
     width: int = 256
-    """Units of their hidden layers; the released code has 1024."""
+    """Width of the hidden layers; the released code has 1024."""
     learning_rate: float = 1e-3
-    """Adam's step size for the one that learns; the released 1e-4 is for half a million updates on batches of 1024."""
+    """Adam's step size; the released 1e-4 is for half a million updates on batches of 1024."""
     confidence: float = 2.0
     """c: the bonus is c times the ensemble's standard deviation."""
     bonus_max: float = 10.0
     """The largest bonus before it is divided and weighted."""
     value_max: float = 500.0
-    """The largest value that the ensemble is taught."""
+    """The largest target value of the ensemble."""
     deviation_min: float = 0.1
     """Samples are weighed by one over the square of their target's deviation, which is taken to be at least this."""
     deviation_max: float = 10.0
@@ -65,9 +65,9 @@ class GfaRfeConfig:
     """Share of the ensemble that moves into its targets in K updates, in (0, 1]; with 10 networks 0.05 is the pace of
     SAC's own targets, and the released code has 0.01."""
     explore_steps: int = 0
-    """Steps of each seed in which the bonus is all the reward there is, and after which there is none; 0: both."""
+    """Steps of each seed in which the bonus is the only reward, with no bonus afterwards; 0 adds it to the reward."""
     compat: bool = False
-    """First weights drawn by the outputs' number and not the inputs', and one Adam for all, as in the released code."""
+    """As in the released code: initial weights scaled by the number of outputs, and one Adam for all networks."""
 
     def __post_init__(self) -> None:
         if self.weight is not None:

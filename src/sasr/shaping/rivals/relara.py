@@ -49,11 +49,11 @@ class RelaraConfig:
     temperature_lr: float = 1e-4
     """Adam's step size for its log α; α starts at 1."""
     target_entropy: float = -1.0
-    """Entropy that its temperature is tuned towards."""
+    """Target entropy of its policy."""
     tau: float = 0.005
-    """Share of its critics that moves into the target critics at each update, in (0, 1]."""
+    """Soft-update rate of its target critics, in (0, 1]."""
     compat: bool = False
-    """Give every step the mean proposal of its batch, as the released code does by a slip in broadcasting."""
+    """Give every step the mean proposal of its batch, as a broadcasting error in the released code does."""
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

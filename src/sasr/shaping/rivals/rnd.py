@@ -32,13 +32,13 @@ class DistillationConfig:
     """Weight of the bonus; 0 is the plain agent. None is 10 with replay where the bonus fades, and 0.5 where it does
     not. On rollouts it is 1, as published, with a value head of its own, and else 0.5."""
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers; DRND's predictor repeats the last one. Pictures have convolutions before them."""
+    """Widths of the hidden layers; DRND's predictor repeats the last one. Images pass through convolutions first."""
     outputs: int | None = None
-    """Numbers that a random network makes of a state; None is 64, and 512 for pictures."""
+    """Outputs of a random network; None is 64, and 512 for images."""
     activation: Literal["relu", "tanh"] = "relu"
-    """Between the layers: relu or tanh."""
+    """Activation function: relu or tanh."""
     bias: float = 1.0
-    """Size of the hidden layers' first biases over that of their inputs; 0, as published, sees directions only."""
+    """Scale of the hidden layers' initial biases relative to their inputs; 0, as published, sees directions only."""
     learning_rate: float = 3e-4
     """Adam's step size for the predictor."""
     trained_share: float = 0.25
@@ -52,8 +52,8 @@ class DistillationConfig:
     horizon_discount: float = 0.99
     """The discount γ of those sums."""
     separate_stream: bool = True
-    """As published, the bonus is a return of its own, which goes on over the ends of episodes, in agents that can keep
-    critics for it (sac, ppo). The others, and all with separate_stream=false, add it to the reward."""
+    """As published, the bonus is a separate return that continues across episodes, in agents that have critics for it
+    (sac, ppo). All others, and separate_stream=false, add it to the reward."""
 
     def __post_init__(self) -> None:
         if self.weight is not None:
@@ -87,9 +87,9 @@ class RndConfig(DistillationConfig):
     """Settings of RND; the defaults suit an agent that learns from replay."""
 
     compat: bool = False
-    """Mix up time and environments in the spread, as CleanRL and the SASR authors do."""
+    """Mix time and environments in the normaliser, as CleanRL and the SASR authors' code do."""
     rollout: int = 2048
-    """Steps of a rollout, where compat has to know them."""
+    """Steps of a rollout; used by compat only."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
