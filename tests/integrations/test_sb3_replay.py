@@ -179,7 +179,7 @@ def test_a_dozen_ends_without_a_success_are_warned_about_once() -> None:
 # ------------------------------------------------------------- save and load
 
 
-@pytest.mark.parametrize("shaper", [{"storage": "own"}, {"storage": "flags"}, "relara", "rosa"])
+@pytest.mark.parametrize("shaper", [{"storage": "own"}, {"storage": "flags"}, "relara"])
 def test_saved_replay_buffer_keeps_what_its_shaper_learned(shaper: Any, tmp_path: Path) -> None:
     model = trained(**shaped(shaper))
     model.save_replay_buffer(tmp_path / "buffer.pkl")
