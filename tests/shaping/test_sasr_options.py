@@ -349,7 +349,7 @@ REMOVED = [
 
 @pytest.mark.parametrize(("name", "value"), REMOVED)
 def test_a_removed_option_is_refused_wherever_it_is_written(name: str, value: Any) -> None:
-    message = f"{name}={value} was removed in sasr 0.1.0: nothing shows that it helps"
+    message = f"{name}={value} was removed in sasr 0.1.0: nothing shows it helps"
     text, json = {name: str(value).lower()}, TrainConfig(task="MountainCar", shaper_config=SasrConfig()).to_json()
     json["shaper_config"][name] = value
     with pytest.raises(ValueError, match=message):

@@ -53,14 +53,14 @@ def refuse_removed(settings: Mapping[str, Any], config_class: type[Any] | None =
 
     >>> refuse_removed({"potential": True})
     Traceback (most recent call last):
-    ValueError: potential=True was removed in sasr 0.1.0: nothing shows that it helps (results/diary/removed.md); drop it
+    ValueError: potential=True was removed in sasr 0.1.0: nothing shows it helps (results/diary/removed.md); drop it
     """
     if config_class not in (None, SasrConfig):
         return
     for name, value in settings.items():
         if name in REMOVED_OPTIONS or (name, str(value).lower()) in REMOVED_VALUES:
             raise ValueError(
-                f"{name}={value} was removed in sasr 0.1.0: nothing shows that it helps (results/diary/removed.md); drop it"
+                f"{name}={value} was removed in sasr 0.1.0: nothing shows it helps (results/diary/removed.md); drop it"
             )
         if name == "sample" and str(value).lower() == "true":
             raise ValueError(f"sample={value} is called sample='beta' since sasr 0.1.0; write that")
