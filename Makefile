@@ -50,7 +50,6 @@ format: .venv/dev
 
 bench: .venv/dev          ## side-by-side speed figures, JSON under benchmarks/results
 	$(BIN)/python -m benchmarks.estimators
-	$(BIN)/python -m benchmarks.feature_error
 	$(BIN)/python -m benchmarks.environments
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.costs

@@ -84,7 +84,7 @@ def gather(game: str, policy: str, seed: int) -> Walk:
 
 def counts_of_sasr(walk: Walk, at: NDArray[np.int64], images: str, updates: int, seed: int) -> Tensor:
     """SASR's own counts (n, 2) of the steps `at`."""
-    shaper = SASR(images=images, retention=1.0, retention_rule="strided", background=0.0)
+    shaper = SASR(images=images, retention=1.0, background=0.0)
     shaper.bind(Host(observation_space=gym.spaces.Box(0, 255, (84, 84), np.uint8), action_space=walk.space))
     for outcome, steps in walk.outcomes.items():
         for part in np.array_split(steps, 10):

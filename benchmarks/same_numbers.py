@@ -30,7 +30,7 @@ DISCRETE = SacDiscreteConfig(**SMALL)
 OFTEN: dict[str, Any] = {"success_rule": "segments", "segment_steps": 20, "reward_above": -0.0003}
 COUNTING = {
     "linear": preset_config(**OFTEN),
-    "squared": preset_config(**OFTEN, estimator="squared", subtract_floor=True, state_action=True),
+    "squared": preset_config(**OFTEN, estimator="squared", state_action=True),
     "exact": preset_config("paper", **OFTEN, estimator="exact", scaling="density"),
     "flags": preset_config(**OFTEN, storage="flags", retention=0.5),
     "authors": preset_config("authors", **OFTEN | {"success_rule": "authors", "burn_in": 10, "sample": "ratio"}),

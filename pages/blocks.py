@@ -9,10 +9,9 @@ from functools import cache, partial
 from itertools import chain
 from typing import Any
 
-from pages.analysis import Along, Analysis
 from pages.comparison import ALL, PAPERS_RIVALS, RIVALS, comparison_table, comparisons, rivals_table
 from pages.markdown import Block, Blocks, Picture, details, digest, picture, table
-from pages.pictures import ablation, along_feature, chances, changes, in_training, over_authors, visits
+from pages.pictures import ablation, chances, changes, in_training, over_authors
 from pages.rows import (
     BASE,
     DEFAULT,
@@ -64,8 +63,6 @@ def blocks_of(store: Store) -> Blocks:
     for name, group in _with_shared_runs(suites_with_results).items():
         blocks |= _ablation(store, name, group)
     blocks |= _costs(store)
-    for name, analysis in store.analyses.items():
-        blocks[f"picture: analysis {name}"] = partial(_analysis, name, analysis)
     return blocks
 
 
@@ -387,26 +384,6 @@ def _beside(title: str, store: Store, suite: str, what: str, base: str, paper: F
             paper_row = [Entry(paper[task].get(name, math.nan)) for name in order]
             rows.append((Entry(f"{task}, paper"), *paper_row))
     return Block(Table(title=title, columns=("task", *order), rows=tuple(rows), notes=notes).to_markdown())
-
-
-def _analysis(name: str, analysis: Analysis) -> Block:
-    """A picture of a single run, and where it is from."""
-    if isinstance(analysis, Along):
-        data = digest(analysis.x, analysis.y, analysis.counts, analysis.stages, analysis.name, analysis.rate)
-        drawn = Picture(f"analysis-{slug(name)}.png", data, lambda: along_feature(analysis))
-        caption = (
-            f"Above: shaped rewards that were drawn for states of the last steps before a stage, over {analysis.name}. "
-            "Below: the mean of their estimated success rates."
-        )
-    else:
-        data = digest(analysis.x, analysis.y, analysis.counts, analysis.steps, analysis.names)
-        drawn = Picture(f"analysis-{slug(name)}.png", data, lambda: visits(analysis))
-        caption = f"Density of visited states over {analysis.names[0]} and {analysis.names[1]}, period by period."
-    facts = analysis.facts
-    run = f"- seed {facts.get('seed')}, commit {facts.get('commit')}, {facts.get('machine')}: "
-    run += f"`{facts.get('run')}`, then `{facts.get('command')}`"
-    block = picture(drawn, caption)
-    return Block(f"{block.text}\n\n{details('Where it is from', [run])}", drawn)
 
 
 def _curves(results: Mapping[str, Result]) -> dict[str, list[SeedResult]]:

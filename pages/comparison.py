@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pages.rows import BASE, DEFAULT, PAPERS_BASE, Row, chance, interval, mean_area
 from sasr.report.read import Collection
 from sasr.report.stats import Estimate
+from sasr.report.store import Result
 from sasr.report.summary import NOTHING, statistics_of
 from sasr.report.tables import Entry, Table
 from sasr.shaping.presets import PRESETS
@@ -125,7 +126,7 @@ def promises(rows: Rows) -> list[str]:
         solved = [seed for seed in seeds if any(_reached(seed.steps, seed.returns, 100_000, 190.0))]
         lines.append(f"HumanKeep at 190 by 100,000 steps: {len(solved)} of {len(seeds)} seeds of the default")
     settings = asdict(PRESETS["auto"])
-    old = [task for task, result in results.items() if result.config.get("shaper_config") != settings]
+    old = [task for task, result in results.items() if not _has_settings(result, settings)]
     lines.append(f"stored runs of the default that are not of today's settings: {_listed(old)}")
     return lines
 
@@ -135,6 +136,12 @@ def _entries(comparison: Comparison | None) -> list[Entry]:
         return [Entry()] * 3
     steps = f"{comparison.steps:,}" if comparison.steps else ""
     return [Entry(steps), interval(comparison.better, 2), Entry(comparison.verdict)]
+
+
+def _has_settings(result: Result, settings: Mapping[str, Any]) -> bool:
+    """Whether a result was run with these settings of its shaper, whatever others the code had then."""
+    stored = result.config.get("shaper_config") or {}
+    return {name: stored.get(name) for name in settings} == settings
 
 
 def _reached(steps: Sequence[int], returns: Sequence[float], until: int, level: float) -> list[bool]:

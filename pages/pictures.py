@@ -9,9 +9,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-import numpy as np
-
-from pages.analysis import Along, Visits
 from sasr.report.figures import (
     DASHED,
     HEIGHT,
@@ -26,7 +23,6 @@ from sasr.report.figures import (
     last_step,
     legend,
     style,
-    visit_density,
 )
 from sasr.report.read import Reference
 from sasr.report.seeds import SeedResult
@@ -132,32 +128,6 @@ def chances(panels: Mapping[str, Mapping[str, Estimate]], order: Sequence[str]) 
         "no difference": Line2D([], [], color=_GREY, linewidth=1.0, linestyle=DASHED),
     }
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    return figure
-
-
-def visits(analysis: Visits) -> Any:
-    """Where a run has been: the density of visited states, one panel for every period."""
-    densities = {"": analysis.density}
-    return visit_density(densities, x=analysis.x, y=analysis.y, steps=analysis.steps, axes=analysis.names)
-
-
-def along_feature(analysis: Along) -> Any:
-    """Shaped rewards as a density over one feature, and the success-rate estimate's mean along it, stage by stage."""
-    stages = len(analysis.stages)
-    figure, axes = grid(2 * stages, stages)
-    centres = 0.5 * (analysis.x[1:] + analysis.x[:-1])
-    for index, title in enumerate(analysis.stages):
-        above, below = axes[index], axes[stages + index]
-        counts = np.ma.masked_equal(analysis.counts[index], 0)
-        above.pcolormesh(analysis.x, analysis.y, counts, cmap="magma_r", norm="log", rasterized=True)
-        above.set_title(title, fontsize=9)
-        below.plot(centres, analysis.rate[index], color=LIGHT[0], linewidth=1.6)
-        below.set(xlim=(analysis.x[0], analysis.x[-1]), ylim=(-0.02, 1.02))
-        below.set_xlabel(analysis.name, fontsize=8)
-        for panel in (above, below):
-            panel.tick_params(labelsize=7)
-    axes[0].set_ylabel("shaped reward", fontsize=8)
-    axes[stages].set_ylabel("success rate, estimated", fontsize=8)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""What pages are drawn from: a results store with plans, reference curves and analyses beside it."""
+"""What pages are drawn from: a results store with plans and reference curves beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pages.analysis import Analysis, read_analyses
 from sasr.experiments.plan import Method, Plan, built_in_methods
 from sasr.experiments.plan_file import read_plan, suites
 from sasr.report.read import Collection, References, read_reference, with_unique_names
@@ -37,8 +36,6 @@ class Store:
     """Figures that the paper prints."""
     thresholds: Mapping[str, float]
     """Returns that count as having learned a task."""
-    analyses: Mapping[str, Analysis]
-    """What single runs went through, by file."""
 
     @property
     def main(self) -> Collection:
@@ -55,8 +52,7 @@ def read_store(folder: str | Path) -> Store:
     problems = []
     for name, reading in readings.items():
         problems += [Problem(f"{name}/{problem.path}", problem.text) for problem in reading.problems]
-    analyses, unreadable = read_analyses(place / "analysis")
-    if problems := [*problems, *unreadable]:
+    if problems:
         lines = "".join(f"\n  {problem.path}: {problem.text}" for problem in problems)
         raise ValueError(f"{folder} has files that cannot be used; fix or remove them:{lines}")
     files = {path.stem: path for path in sorted((place / "plans").glob("*.toml"))}
@@ -69,7 +65,6 @@ def read_store(folder: str | Path) -> Store:
         reference=read_reference(curves) if curves.exists() else {},
         paper=_toml(place / "reference" / "paper.toml"),
         thresholds={task: float(level) for task, level in _toml(place / "thresholds.toml").items()},
-        analyses=analyses,
     )
 
 

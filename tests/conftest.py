@@ -17,6 +17,8 @@ import sasr
 from pages.chromium import CHROMIUM, chromium
 from sasr import SASR, Batch, Host, Transition, api
 from sasr.agents import SacConfig
+from sasr.randomness import MemberStreams
+from sasr.shaping.beta import beta_mean
 from sasr.training import TrainConfig
 
 
@@ -90,6 +92,16 @@ def bound() -> Callable[..., SASR]:
         return shaper
 
     return make
+
+
+@pytest.fixture
+def mean_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SASR takes the mean of each success rate and not a draw: what it adds can then be computed by hand."""
+
+    def mean(n_success: Tensor, n_failure: Tensor, streams: MemberStreams) -> Tensor:
+        return beta_mean(n_success, n_failure)
+
+    monkeypatch.setattr("sasr.shaping.sasr.beta_draw", mean)
 
 
 TINY = SacConfig(hidden=(8, 8), burn_in=30, batch_size=16)

@@ -33,7 +33,7 @@ AGENT_SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "exploration": st.sampled_from(["gaussian", "noisy"]),
 }
 SHAPER_SETTINGS: dict[str, st.SearchStrategy[Any]] = {
-    "sample": st.sampled_from(["beta", "mean", "ratio"]),
+    "sample": st.sampled_from(["beta", "ratio"]),
     "retention": st.floats(0.001, 1.0),
     "kernel": st.sampled_from(["gaussian", "laplacian"]),
     "bandwidth": st.floats(0.01, 2.0)

@@ -187,7 +187,7 @@ class SettingError(ValueError):
 def with_settings(part: str, config: Any, values: Mapping[str, Any]) -> Any:
     """A dataclass with some fields replaced by values as `--set`, a plan file or config.json gives them.
 
-    >>> with_settings("shaper", preset_config("paper"), {"retention": "0.5", "sample": "mean"}).retention
+    >>> with_settings("shaper", preset_config("paper"), {"retention": "0.5", "sample": "ratio"}).retention
     0.5
     """
     return dataclasses.replace(config, **typed_settings(part, [type(config)], values))

@@ -49,9 +49,11 @@ def test_a_text_becomes_a_value_of_the_settings_type(text: str, value: object) -
 
 
 def test_flags_words_and_schedules_of_the_shaper() -> None:
-    texts = split_settings(["shaper.sample=mean", "shaper.kernel=laplacian", "shaper.bandwidth=0.5,0.1,1000"])["shaper"]
+    texts = split_settings(["shaper.sample=ratio", "shaper.kernel=laplacian", "shaper.bandwidth=0.5,0.1,1000"])[
+        "shaper"
+    ]
     found = with_settings("shaper", preset_config("paper"), texts)
-    assert found == SasrConfig(sample="mean", kernel="laplacian", bandwidth=LinearSchedule(0.5, 0.1, 1000))
+    assert found == SasrConfig(sample="ratio", kernel="laplacian", bandwidth=LinearSchedule(0.5, 0.1, 1000))
     assert with_settings("shaper", found, {"bandwidth": "median"}).bandwidth == "median"
 
 
@@ -90,7 +92,7 @@ def test_an_option_of_the_mechanism_is_a_setting_like_any_other(capsys: pytest.C
     assert with_settings("shaper", preset_config("paper"), texts) == preset_config(
         "paper", sample="ratio", weight_rule="failures", background=3.0
     )
-    with pytest.raises(ValueError, match="is not one of beta, mean, ratio"):
+    with pytest.raises(ValueError, match="is not one of beta, ratio"):
         with_settings("shaper", preset_config(), {"sample": "median"})
     assert "shaper.sample beta A draw from" in run(capsys, "settings", "sasr")[1]
 

@@ -18,16 +18,14 @@ from sasr.evidence.kernels import Gaussian, kernel_named
 K, M = 3, 24
 
 
-def make(kind: str, members: int, *, floor: bool = False) -> Counts:
+def make(kind: str, members: int) -> Counts:
     if kind == "exact":
         counts = ExactCounts(Gaussian(), K, members)
         counts.bandwidth.fill_(0.8)
         return counts
     features = RandomFeatures(Gaussian(), K, M, seeds=range(members))
     features.bandwidth.fill_(0.8)
-    if kind == "linear":
-        return LinearCounts(features)
-    return SquaredCounts(features, subtract_floor=floor)
+    return LinearCounts(features) if kind == "linear" else SquaredCounts(features)
 
 
 def brute_force(kind: str, features: RandomFeatures, member: int, states: Tensor, stored: Tensor) -> Tensor:
@@ -134,15 +132,11 @@ def test_exact_counts_agree_with_scikit_learn() -> None:
 
 
 def test_squared_estimate_has_the_floor_of_the_released_code() -> None:
-    """Far-away states add 1/M each: D = 20,000 and M = 1000 give 20 ± 1; subtract_floor takes them off."""
-    features = RandomFeatures(Gaussian(), 10, 1000)
-    plain, mended = SquaredCounts(features), SquaredCounts(features, subtract_floor=True)
-    stored = torch.randn(20_000, 10) * 50.0
-    for counts in (plain, mended):
-        counts.add(0, 1, stored)
+    """Far-away states add 1/M each: D = 20,000 and M = 1000 give 20 ± 1."""
+    counts = SquaredCounts(RandomFeatures(Gaussian(), 10, 1000))
+    counts.add(0, 1, torch.randn(20_000, 10) * 50.0)
     query = torch.randn(1, 200, 10) * 50.0 + 1000.0
-    assert float(plain.raw(query)[..., 1].mean()) == pytest.approx(20.0, abs=1.0)
-    assert abs(float(mended.raw(query)[..., 1].mean())) < 1.0
+    assert float(counts.raw(query)[..., 1].mean()) == pytest.approx(20.0, abs=1.0)
 
 
 def test_memory_of_the_sums_does_not_depend_on_the_number_of_states() -> None:

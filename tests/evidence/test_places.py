@@ -18,7 +18,7 @@ from tests.evidence.small_world import IMAGE, MOVES, PLACES, SIDE, World
 
 
 def bound(seeds: tuple[int, ...] = (0,), space: Any = IMAGE, actions: Any = None, **options: Any) -> SASR:
-    settings: dict[str, Any] = {"retention": 1.0, "retention_rule": "strided", "background": 0.0}
+    settings: dict[str, Any] = {"retention": 1.0, "background": 0.0}
     shaper = SASR(**(settings | options))
     shaper.bind(Host(observation_space=space, action_space=actions or gym.spaces.Discrete(5), seeds=seeds))
     return shaper
@@ -52,8 +52,9 @@ def test_counts_follow_the_visits_of_what_is_controlled() -> None:
     assert rank_correlation(counted.sum(-1).numpy(), visits) > rank_correlation(by_pixels.sum(-1).numpy(), visits)
 
 
+@pytest.mark.usefixtures("mean_rates")
 def test_successes_and_failures_are_told_apart_by_the_place() -> None:
-    world, shaper = World(1500), bound(sample="mean")
+    world, shaper = World(1500), bound()
     right = torch.from_numpy(world.places % PLACES >= 2)
     shaper.add_trajectory(world.frames[right].flatten(1), success=True)
     shaper.add_trajectory(world.frames[~right].flatten(1), success=False)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sasr.experience.retained import StatePool
-from sasr.experience.retention import keep_as_authors, keep_random, keep_strided
+from sasr.experience.retention import keep_as_authors, keep_random
 
 
 def test_random_retention_keeps_an_exact_share_on_average() -> None:
@@ -25,11 +25,6 @@ def test_random_retention_is_uniform_over_positions_without_repeats() -> None:
         assert kept.tolist() == sorted(kept.tolist())
         hits[kept] += 1
     assert (hits / 5000 - 0.25).abs().max() < 0.03
-
-
-@pytest.mark.parametrize(("share", "stride"), [(1.0, 1), (0.5, 2), (0.1, 10), (0.01, 100)])
-def test_strided_retention(share: float, stride: int) -> None:
-    assert keep_strided(250, share, torch.Generator()).tolist() == list(range(0, 250, stride))
 
 
 @pytest.mark.parametrize(("share", "stride"), [(1.0, 2), (0.1, 11), (0.01, 101)])

@@ -240,7 +240,8 @@ def test_a_choice_narrows_every_grid_of_a_suite() -> None:
             "suite table1 has no task 'Frogger'; take one of: MountainCar.*suites that have Frogger: .*table1-games",
         ),
         (Choice(tasks=["MountanCar"]), "did you mean 'MountainCar'"),
-        (Choice(methods=["rosa"]), "suite table1 has no method 'rosa'; take one of: sasr, "),
+        (Choice(methods=["rnd-ppo"]), "suite table1 has no method 'rnd-ppo'; take one of: sasr, "),
+        (Choice(methods=["rosa"]), "suite table1: shaper 'rosa' was removed"),
         (Choice(methods=["sasrr"]), "suite table1: method 'sasrr' is unknown; did you mean 'sasr'"),
     ],
 )

@@ -7,12 +7,10 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from pages.analysis import Stage, bin_stages, count_visits, write_analysis
 from pages.blocks import blocks_of, rows_by_task
 from pages.rows import BASE, DEFAULT
 from pages.store import MAIN, read_store
@@ -73,8 +71,6 @@ def test_files_that_cannot_be_used_are_all_named(store: Path) -> None:
     (file.parent / "newer.json").write_text(json.dumps(json.loads(text) | {"version": 99}))
     (file.parent / "nan.json").write_text(text.replace('"final_success": 0.9', '"final_success": NaN', 1))
     (file.parent / "cut.json").write_text(text[:200])
-    (store / "analysis").mkdir()
-    (store / "analysis" / "odd.json").write_text("{}")
     with pytest.raises(ValueError) as error:
         read_store(store)
     lines = str(error.value).splitlines()
@@ -82,7 +78,6 @@ def test_files_that_cannot_be_used_are_all_named(store: Path) -> None:
         ("compare/MountainCar/newer.json", "version 99"),
         ("nan.json", "NaN is not JSON"),
         ("cut.json", "line"),
-        ("analysis/odd.json", "not an analysis"),
     ):
         assert any(name in line and why in line for line in lines), lines
     with pytest.raises(ValueError, match="is not a folder"):
@@ -189,31 +184,6 @@ def test_the_authors_curve_goes_with_their_preset_and_ends_where_ours_do(store: 
     ours = table_row(text_of(store, "table: final MountainCar"), "sasr-authors")
     theirs, final = ours["authors' curve there"], ours["final, mean ± s.e."]
     assert f"| MountainCar | {theirs} | {final} |" in table
-
-
-def test_an_analysis_has_a_picture_and_says_where_it_is_from(store: Path) -> None:
-    rng = np.random.default_rng(0)
-    facts: dict[str, Any] = {
-        "task": "MountainCar",
-        "method": "sasr",
-        "seed": 3,
-        "commit": "abc1234",
-        "run": "sasr train MountainCar",
-    }
-    states = rng.normal(size=(300, 2))
-    write_analysis(count_visits(states, period=100, bins=8, **facts), store / "analysis" / "visits.json")
-    stage = Stage("100 steps", states[:, 0], states[:, 1], rng.uniform(size=300))
-    write_analysis(bin_stages([stage], bins=8, **facts), store / "analysis" / "along.json")
-    blocks = blocks_of(read_store(store))
-    along, visits = (blocks[f"picture: analysis {name}"]() for name in ("along", "visits"))
-    assert along.picture is not None
-    assert visits.picture is not None
-    assert (along.picture.file, visits.picture.file) == ("analysis-along.png", "analysis-visits.png")
-    assert "seed 3, commit abc1234" in along.text
-    assert "`sasr train MountainCar`" in visits.text
-    assert along.picture.draw().axes[1].lines
-    titles = [panel.get_title() for panel in visits.picture.draw().axes]
-    assert [title for title in titles if title] == ["0 – 100 steps", "100 – 200 steps", "200 – 300 steps"]
 
 
 def test_an_empty_store_gives_the_papers_figures_alone(tmp_path: Path) -> None:

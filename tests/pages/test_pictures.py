@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from pages import demo_picture, pictures
-from pages.analysis import Stage, bin_stages, count_visits
 from sasr.report import figures
 from sasr.report.read import Collection, Reference
 from sasr.report.seeds import SeedResult
@@ -34,28 +33,6 @@ def test_an_ablation_has_a_panel_for_each_task_with_the_authors_curves_as_far_as
     (dashed,) = (line for line in figure.axes[1].lines if line.get_linestyle() == "--")
     assert dashed.get_xdata().tolist() == [0.0, 10_000.0]
     assert dashed.get_ydata().tolist() == [1.0, 2.0]
-
-
-def test_visited_states_are_counted_by_periods() -> None:
-    states = np.concatenate([np.full((25_000, 2), 0.25), np.full((10_000, 2), 0.75)])
-    figure = pictures.visits(count_visits(states, bounds=((0.0, 1.0), (0.0, 1.0)), bins=2))
-    panels = figure.axes[:2]
-    assert [panel.get_title() for panel in panels] == ["0 – 25k steps", "25k – 35k steps"]
-    first, second = (np.asarray(panel.collections[0].get_array()) for panel in panels)
-    assert np.flatnonzero(first).tolist() == [0]
-    assert np.flatnonzero(second).tolist() == [3]
-    with pytest.raises(ValueError, match=r"\(4, 3\) are not \(steps, 2\)"):
-        count_visits(np.zeros((4, 3)))
-
-
-def test_the_success_rate_along_a_feature_is_its_mean_in_each_bin() -> None:
-    height = np.array([0.0, 0.1, 0.9, 1.0])
-    stage = Stage("early", height, [0.1, 0.2, 0.8, 0.9], [0.0, 0.2, 0.8, 1.0])
-    figure = pictures.along_feature(bin_stages([stage, stage._replace(name="late")], bins=2))
-    np.testing.assert_allclose(figure.axes[2].lines[0].get_ydata(), [0.1, 0.9])
-    assert [panel.get_title() for panel in figure.axes[:2]] == ["early", "late"]
-    with pytest.raises(ValueError, match="no stages"):
-        bin_stages([])
 
 
 def test_a_change_is_drawn_beside_what_it_changes_as_far_as_both_go(grid: Collection) -> None:

@@ -65,7 +65,7 @@ def test_a_rival_that_was_run_elsewhere_has_its_reference_curve_here(grid: Colle
 def test_rivals_that_were_run_nowhere_have_their_reference_curves(grid: Collection, tmp_path: Path) -> None:
     (tmp_path / "curves.csv").write_text(CSV + "AntStand,M=50,0,3.0,\nAntFar,ppo,0,3.0,\n")
     reference = read_reference(tmp_path / "curves.csv")
-    rivals = ["sasr", "relara", "ppo", "rosa"]
+    rivals = ["sasr", "relara", "ppo", "explors"]
     figure = figures.learning_curves(figures.panels_of(grid), reference=reference, rivals=rivals)
     starts = [{line.get_ydata()[0] for line in panel.lines if line.get_linestyle() == "--"} for panel in figure.axes]
     assert starts == [{1.0, 2.0}, {3.0}]

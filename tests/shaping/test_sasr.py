@@ -33,9 +33,10 @@ def episode(shaper: SASR, states: torch.Tensor, *, success: bool) -> None:
 # ------------------------------------------------------------------ the presets are what they say
 
 
+@pytest.mark.usefixtures("mean_rates")
 def test_paper_reproduces_the_equations(bound: Bound) -> None:
     """Ñ_X = z(s)ᵀ Σ z(s_j), Beta(Ñ_S + 1, Ñ_F + 1), r = λ·f(rate): by hand from the same W and b."""
-    shaper = bound("paper", k=3, retention=1.0, retention_rule="strided", sample="mean")
+    shaper = bound("paper", k=3, retention=1.0)
     won, lost = torch.randn(2, 30, 1, 1, 3)
     episode(shaper, won, success=True)
     episode(shaper, lost, success=False)
@@ -53,9 +54,10 @@ def test_paper_reproduces_the_equations(bound: Bound) -> None:
     torch.testing.assert_close(bonus.double(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("mean_rates")
 def test_authors_reproduces_the_released_estimator(bound: Bound) -> None:
     """Σ_j (z·z_j)² on the same W and b, every 11th state, nothing until more than 1000 are stored, λ halved."""
-    shaper = bound("authors", k=4, sample="mean")
+    shaper = bound("authors", k=4)
     states = torch.randn(11 * 1001, 1, 1, 4)
     episode(shaper, states, success=False)
     assert shaper.evidence.estimator.size.tolist() == [[0, 1001]]
@@ -147,9 +149,10 @@ def test_shape_does_not_change_state(bound: Bound) -> None:
     assert all(torch.equal(value, shaper.state_dict()[key]) for key, value in before.items())
 
 
+@pytest.mark.usefixtures("mean_rates")
 def test_absorbing_rule_continues_the_shaped_return_at_true_termination(bound: Bound) -> None:
     """A terminal state pays f for its own step, then R_max (success) or R_min (failure) for ever: γ/(1−γ)·f."""
-    shaper = bound("auto", sample="mean", discount=0.9, reward_weight=0.3)
+    shaper = bound("auto", discount=0.9, reward_weight=0.3)
     obs = torch.zeros(1, 1, 2)
     own = -0.5  # no evidence: rate 1/2, scaled to [−1, 0]
     assert shaper.shape(make_batch(obs)).item() == pytest.approx(0.3 * own)
@@ -157,8 +160,9 @@ def test_absorbing_rule_continues_the_shaped_return_at_true_termination(bound: B
     assert shaper.shape(make_batch(obs, terminated=True, reward=1.0)).item() == pytest.approx(0.3 * (own + 0.0))
 
 
+@pytest.mark.usefixtures("mean_rates")
 def test_state_action_mode_tells_actions_apart() -> None:
-    shaper = SASR("paper", state_action=True, retention=1.0, sample="mean", bandwidth=0.5)
+    shaper = SASR("paper", state_action=True, retention=1.0, bandwidth=0.5)
     shaper.bind(Host(observation_space=box(1), action_space=gym.spaces.Discrete(2)))
     for success, action in ((True, 0), (False, 1)):
         for t in range(50):
@@ -271,8 +275,9 @@ def test_trajectories_of_states_and_actions(bound: Bound) -> None:
         shaper.add_trajectory(torch.zeros(5, 2), success=True)
 
 
+@pytest.mark.usefixtures("mean_rates")
 def test_trajectories_from_elsewhere_count(bound: Bound) -> None:
-    shaper = bound("paper", seeds=(1, 2), retention=1.0, sample="mean")
+    shaper = bound("paper", seeds=(1, 2), retention=1.0)
     shaper.add_trajectory(torch.zeros(40, 2), success=True, member=1)
     first, second = shaper.shape(make_batch(torch.zeros(2, 1, 2))).flatten().tolist()
     assert first == pytest.approx(0.3)
@@ -315,8 +320,7 @@ NAN, INF = float("nan"), float("inf")
         ({"kernel": "gaussain"}, "did you mean 'gaussian'"),
         ({"estimator": "quadratic"}, "estimator 'quadratic' is unknown"),
         ({"success_rule": "episodes"}, "did you mean 'episode'"),
-        ({"retention_rule": "stride"}, "did you mean 'strided'"),
-        ({"subtract_floor": True}, "belongs to estimator='squared'"),
+        ({"retention_rule": "author"}, "did you mean 'authors'"),
         ({"storage": "flags", "estimator": "exact"}, "exact counts can't forget"),
         ({"retentoin": 0.1}, "did you mean 'retention'"),
     ],

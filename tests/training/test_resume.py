@@ -51,7 +51,7 @@ RUNS: dict[str, dict[str, Any]] = {
     },
     "bonus apart": {"shaper": "rnd", "shaper_config": RndConfig(hidden=(8,), outputs=4)},
     "exact": shaped("paper", estimator="exact", bandwidth="median"),
-    "options": shaped("auto", paid_end="lost", sample="ratio", success_rule="segments", retention_rule="strided"),
+    "options": shaped("auto", paid_end="lost", sample="ratio", success_rule="segments"),
 }
 
 

@@ -17,13 +17,12 @@ from sasr import api
 from sasr.agents.registry import AGENTS
 from sasr.api import Run, clean_up, default_steps, start
 from sasr.cli.options import AllowImport, check_preset, meanings, run_flags, split_settings
-from sasr.errors import unknown_name
 from sasr.experiments import Method
 from sasr.logs import plots
 from sasr.logs.console import spread
 from sasr.settings import MOST_SEEDS, TrainConfig, shown
 from sasr.shaping.presets import preset_config
-from sasr.shaping.registry import SHAPERS
+from sasr.shaping.registry import SHAPERS, unknown_shaper
 from sasr.terminal import Terminal
 
 # Settings with flags of another form.
@@ -129,7 +128,7 @@ def settings(
         known[shaper_name] = ("shaper", shaper.config())
     known["sasr"] = ("shaper", preset_config(preset))
     if name and name not in known:
-        raise unknown_name("agent or shaper", name, known)
+        raise unknown_shaper(name, known, what="agent or shaper")
     if name not in ("", "sasr"):
         check_preset(preset, name)
     console = Terminal()

@@ -13,7 +13,7 @@ from torch import Tensor
 from sasr.errors import unknown_name
 from sasr.evidence.kernels import Kernel
 
-RuleName = Literal["dimension", "neighbours", "median", "silverman_paper", "silverman", "scott", "likelihood"]
+RuleName = Literal["dimension", "neighbours", "median", "silverman_paper", "likelihood"]
 SAMPLE = 1000
 """States a rule looks at, at most: pairwise rules cost SAMPLE²."""
 SEARCH_SAMPLE = 256
@@ -48,31 +48,18 @@ class LinearSchedule:
 Bandwidth = float | LinearSchedule | RuleName
 
 
-def mean_std(states: Tensor) -> float:
-    """The states' standard deviation, averaged over features."""
-    return float(states.double().std(dim=0, correction=0).mean())
-
-
 def dimension_rule(states: Tensor, kernel: Kernel) -> float:
     """The kernel's bandwidth for standardised states of this many features: 0.5·√k for the Gaussian."""
     return kernel.dimension_bandwidth(states.shape[1])
 
 
 def silverman_paper(states: Tensor, kernel: Kernel) -> float:
-    """1.06·σ·N^(−1/5), as the paper's appendix writes it: the rule for one dimension, whatever k is."""
-    return 1.06 * mean_std(states) * math.pow(len(states), -1 / 5)
+    """1.06·σ·N^(−1/5), as the paper's appendix writes it: the rule for one dimension, whatever k is.
 
-
-def silverman(states: Tensor, kernel: Kernel) -> float:
-    """σ·(4/((k+2)N))^(1/(k+4)), Silverman's rule for k dimensions."""
-    n, k = states.shape
-    return mean_std(states) * math.pow(4.0 / ((k + 2.0) * n), 1.0 / (k + 4.0))
-
-
-def scott(states: Tensor, kernel: Kernel) -> float:
-    """σ·N^(−1/(k+4)), Scott's rule for k dimensions."""
-    n, k = states.shape
-    return mean_std(states) * math.pow(n, -1.0 / (k + 4.0))
+    σ is the standard deviation, averaged over features.
+    """
+    sigma = float(states.double().std(dim=0, correction=0).mean())
+    return 1.06 * sigma * math.pow(len(states), -1 / 5)
 
 
 def median_heuristic(states: Tensor, kernel: Kernel) -> float:
@@ -135,8 +122,6 @@ RULES: dict[str, Callable[[Tensor, Kernel], float]] = {
     "neighbours": neighbour_rule,
     "median": median_heuristic,
     "silverman_paper": silverman_paper,
-    "silverman": silverman,
-    "scott": scott,
     "likelihood": leave_one_out_likelihood,
 }
 

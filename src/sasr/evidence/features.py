@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from sasr.evidence.kernels import Kernel
 from sasr.randomness import MemberStreams
 
-Frequencies = Literal["independent", "orthogonal"]
-Form = Literal["phase", "paired"]
 CONSTANT = 1e-8  # a feature whose spread is below this share of its size is called constant
 
 
@@ -107,17 +105,10 @@ def full_float32() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def orthogonal_frequencies(k: int, count: int, generator: torch.Generator) -> Tensor:
-    """Gaussian frequencies (k, count) made orthogonal in blocks of k, each with the norm a Gaussian one would have."""
-    blocks = []
-    for _ in range(math.ceil(count / k)):
-        square = torch.randn(k, k, generator=generator, device=generator.device, dtype=torch.float64)
-        direction, upper = torch.linalg.qr(square)
-        # Without the sign of R's diagonal the directions are not uniform on the sphere.
-        direction = direction * torch.sign(torch.diagonal(upper))
-        norm = torch.randn(k, k, generator=generator, device=generator.device, dtype=torch.float64).norm(dim=0)
-        blocks.append(direction * norm)
-    return torch.cat(blocks, dim=1)[:, :count].float()
+def float32_product(states: Tensor, frequency: Tensor) -> Tensor:
+    """States (…, n, k) times frequencies (…, k, M), in true float32 even under autocast."""
+    with full_float32(), torch.autocast(states.device.type, enabled=False):
+        return states.float() @ frequency
 
 
 class Features(nn.Module, ABC):
@@ -137,41 +128,21 @@ class Features(nn.Module, ABC):
 
 
 class RandomFeatures(Features):
-    """z(s) = √(2/M) cos(Wᵀs/h + b) (paper, "Highly Efficient Beta Distribution Derivation") for P seeds.
+    """z(s) = √(2/M) cos(Wᵀs/h + b) (paper, "Highly Efficient Beta Distribution Derivation") for P seeds."""
 
-    The `paired` form uses M/2 frequencies as cos and sin instead of random phases b.
-    """
-
-    frequency: Tensor  # (P, k, M) or (P, k, M/2), for h = 1
-    phase: Tensor  # (P, M)
+    frequency: Tensor  # (P, k, M) W for h = 1
+    phase: Tensor  # (P, M) b
 
     def __init__(
-        self,
-        kernel: Kernel,
-        k: int,
-        count: int,
-        *,
-        seeds: Sequence[int] = (0,),
-        frequencies: Frequencies = "independent",
-        form: Form = "phase",
-        device: torch.device | None = None,
+        self, kernel: Kernel, k: int, count: int, *, seeds: Sequence[int] = (0,), device: torch.device | None = None
     ) -> None:
         super().__init__()
         if count < 1:
             raise ValueError(f"features={count} must be at least 1; the paper uses 1000")
-        if form == "paired" and count % 2:
-            raise ValueError(
-                f"features={count} must be even for form='paired', which uses cos and sin of each frequency"
-            )
-        if frequencies == "orthogonal" and not kernel.isotropic:
-            name = type(kernel).__name__.lower()
-            raise ValueError(f"frequencies='orthogonal' needs the gaussian kernel, not {name}; use 'independent'")
-        self.count, self.form = count, form
+        self.count = count
         # Drawn on the CPU whatever the device, so that a seed has the same features everywhere.
         streams = MemberStreams(seeds, "features", torch.device("cpu"))
-        draws = count if form == "phase" else count // 2
-        sample = orthogonal_frequencies if frequencies == "orthogonal" else kernel.frequencies
-        frequency = torch.stack([sample(k, draws, streams.member(p)) for p in range(len(seeds))])
+        frequency = torch.stack([kernel.frequencies(k, count, streams.member(p)) for p in range(len(seeds))])
         phase = torch.stack([torch.rand(count, generator=streams.member(p)) for p in range(len(seeds))])
         self.register_buffer("frequency", frequency.to(device))
         self.register_buffer("phase", (2.0 * math.pi * phase).to(device))
@@ -179,7 +150,8 @@ class RandomFeatures(Features):
 
     def of_member(self, member: int, states: Tensor) -> Tensor:
         """Features (n, M) of one seed's states (n, k)."""
-        return self.waves(self._turn(states / self.bandwidth[member], self.frequency[member]), self.phase[member])
+        angle = float32_product(states / self.bandwidth[member], self.frequency[member])
+        return self.cosines(angle, self.phase[member])
 
     def forward(self, states: Tensor) -> Tensor:
         """Features (P, B, M) of states (P, B, k)."""
@@ -188,20 +160,12 @@ class RandomFeatures(Features):
             if len(states) == 1:
                 return self.of_member(0, states[0]).unsqueeze(0)
             return torch.stack([self.of_member(p, rows) for p, rows in enumerate(states)])
-        return self.waves(self.angles(states), self.phase[:, None, :])
+        return self.cosines(self.angles(states), self.phase[:, None])
 
     def angles(self, states: Tensor) -> Tensor:
-        """Wᵀs/h of states (P, B, k) by a batched product, before phases: (P, B, M), or half as many where paired."""
-        return self._turn(states / self.bandwidth[:, None, None], self.frequency)
+        """Wᵀs/h of states (P, B, k), (P, B, M)."""
+        return float32_product(states / self.bandwidth[:, None, None], self.frequency)
 
-    def waves(self, angle: Tensor, phase: Tensor) -> Tensor:
+    def cosines(self, angle: Tensor, phase: Tensor) -> Tensor:
         """Features from angles, which are overwritten."""
-        if self.form == "paired":
-            wave = torch.cat([torch.cos(angle), torch.sin(angle)], dim=-1)
-        else:
-            wave = angle.add_(phase).cos_()
-        return wave.mul_(math.sqrt(2.0 / self.count))
-
-    def _turn(self, scaled: Tensor, frequency: Tensor) -> Tensor:
-        with full_float32(), torch.autocast(scaled.device.type, enabled=False):
-            return scaled.float() @ frequency
+        return angle.add_(phase).cos_().mul_(math.sqrt(2.0 / self.count))

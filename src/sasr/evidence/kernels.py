@@ -20,9 +20,6 @@ KernelName = Literal["gaussian", "laplacian", "cauchy"]
 class Kernel(Protocol):
     """A positive-definite K(δ) with K(0) = 1."""
 
-    isotropic: bool
-    """Whether K depends on ‖δ‖₂ alone, which orthogonal frequencies need."""
-
     def value(self, x: Tensor, y: Tensor, h: float) -> Tensor:
         """Kernel matrix (n, m) of states x (n, k) and y (m, k)."""
         ...
@@ -42,8 +39,6 @@ class Kernel(Protocol):
 
 class Gaussian:
     """exp(−‖δ‖₂² / 2h²), frequencies N(0, h⁻² I)."""
-
-    isotropic = True
 
     def value(self, x: Tensor, y: Tensor, h: float) -> Tensor:
         """Kernel matrix (n, m) of states x (n, k) and y (m, k)."""
@@ -67,8 +62,6 @@ class Gaussian:
 class Laplacian:
     """exp(−‖δ‖₁ / h), frequencies a product of Cauchy distributions of scale 1/h."""
 
-    isotropic = False
-
     def value(self, x: Tensor, y: Tensor, h: float) -> Tensor:
         """Kernel matrix (n, m) of states x (n, k) and y (m, k)."""
         return torch.exp(-torch.cdist(x, y, p=1.0) / h)
@@ -89,8 +82,6 @@ class Laplacian:
 
 class Cauchy:
     """∏ᵢ 1 / (1 + δᵢ²/h²), frequencies a product of Laplace distributions of scale 1/h."""
-
-    isotropic = False
 
     def value(self, x: Tensor, y: Tensor, h: float) -> Tensor:
         """Kernel matrix (n, m) of states x (n, k) and y (m, k)."""

@@ -33,7 +33,7 @@ class LinearCountsOnDevice(LinearCounts):
 
     def project(self, angle: Tensor) -> Tensor:
         """z·Z for both outcomes, (P, B, 2), from the angles of z."""
-        z_PBM = self.features.waves(angle, self.features.phase[:, None, :]).double()
+        z_PBM = self.features.cosines(angle, self.features.phase[:, None]).double()
         if torch.compiler.is_compiling():
             # As sums, which a compiler joins with the cosines: features are never written to memory.
             return torch.stack([(z_PBM * self.total[:, x, None]).sum(-1) for x in OUTCOMES], dim=-1).float()

@@ -13,18 +13,16 @@ from sasr.experience.retained import OUTCOMES
 class SquaredCounts(Counts):
     """Σⱼ (z(s)·z(sⱼ))² = z(s)ᵀ C z(s) from an M × M matrix C = Σⱼ z(sⱼ) z(sⱼ)ᵀ per seed and outcome.
 
-    The square of a kernel estimate is never negative, but far states still add 1/M each. `subtract_floor` takes that
-    expected D/M off again.
+    The square of a kernel estimate is never negative, but far states still add 1/M each: D/M in all.
     """
 
     matrix: Tensor  # (P, 2, M, M): C; or, while `direct`, the features of the stored states as its first D rows
     direct: Tensor  # (P, 2) bool
 
-    def __init__(self, features: RandomFeatures, *, subtract_floor: bool = False) -> None:
+    def __init__(self, features: RandomFeatures) -> None:
         members, device, M = len(features.bandwidth), features.bandwidth.device, features.count
         super().__init__(members, device)
         self.features = features
-        self.subtract_floor = subtract_floor
         self.register_buffer("matrix", torch.zeros((members, 2, M, M), device=device))
         # With D < M rows, D·M products per state beat M². On an accelerator a shape that never changes matters more:
         # a captured graph can't follow D.
@@ -41,12 +39,8 @@ class SquaredCounts(Counts):
         z_PBM = self.features(states)
         with full_float32(), torch.autocast(states.device.type, enabled=False):
             if states.device.type == "cpu":
-                total = torch.stack([self._of_member(p, z_BM) for p, z_BM in enumerate(z_PBM)])
-            else:
-                total = torch.stack([((z_PBM @ self.matrix[:, x]) * z_PBM).sum(-1) for x in OUTCOMES], dim=-1)
-        if not self.subtract_floor:
-            return total
-        return total - self.size[:, None, :] / self.features.count
+                return torch.stack([self._of_member(p, z_BM) for p, z_BM in enumerate(z_PBM)])
+            return torch.stack([((z_PBM @ self.matrix[:, x]) * z_PBM).sum(-1) for x in OUTCOMES], dim=-1)
 
     def _of_member(self, member: int, z_BM: Tensor) -> Tensor:
         sums = []

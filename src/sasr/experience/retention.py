@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-RetentionName = Literal["random", "strided", "authors"]
+RetentionName = Literal["random", "authors"]
 
 
 def keep_random(length: int, share: float, generator: torch.Generator) -> Tensor:
@@ -25,15 +25,6 @@ def keep_random(length: int, share: float, generator: torch.Generator) -> Tensor
     return kept.sort().values
 
 
-def keep_strided(length: int, share: float, generator: torch.Generator) -> Tensor:
-    """Every round(1/φ)-th state from the first.
-
-    >>> keep_strided(25, 0.1, torch.Generator()).tolist()
-    [0, 10, 20]
-    """
-    return torch.arange(0, length, round(1.0 / share), device=generator.device)
-
-
 def keep_as_authors(length: int, share: float, generator: torch.Generator) -> Tensor:
     """The released code: stride int(1/φ) + 1, and a segment no longer than the stride is dropped.
 
@@ -46,6 +37,5 @@ def keep_as_authors(length: int, share: float, generator: torch.Generator) -> Te
 
 RETENTION: dict[str, Callable[[int, float, torch.Generator], Tensor]] = {
     "random": keep_random,
-    "strided": keep_strided,
     "authors": keep_as_authors,
 }

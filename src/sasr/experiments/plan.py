@@ -19,7 +19,7 @@ from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
 from sasr.settings import WHOLE_RUN, SettingError, TrainConfig, first_seeds, typed_settings, typed_task_settings
 from sasr.shaping.presets import preset_config
-from sasr.shaping.registry import NONE, SHAPERS, shaper_named
+from sasr.shaping.registry import NONE, SHAPERS, shaper_named, unknown_shaper
 from sasr.tasks.catalogue import full_id
 from sasr.tasks.environment import resolve
 
@@ -157,7 +157,7 @@ def grid(
         for method in methods:
             if isinstance(method, str):
                 if method not in known:
-                    raise unknown_name("method", method, known)
+                    raise unknown_shaper(method, known, what="method")
                 method = known[method]
             runs.append(GridRun(task=task, method=method, seeds=seed_list, steps=steps_of_task))
     return runs

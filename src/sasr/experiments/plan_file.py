@@ -13,6 +13,7 @@ from typing import Any
 from sasr.errors import unknown_name
 from sasr.experiments.plan import DuplicateError, GridRun, Method, Plan, built_in_methods, grid
 from sasr.settings import SettingError
+from sasr.shaping.registry import unknown_shaper
 from sasr.tasks.catalogue import full_id
 
 _GRID = ("tasks", "methods", "seeds", "steps")
@@ -180,7 +181,10 @@ class _Reader:
             what = name.removesuffix("s")
             others = _suites_with(chosen) if name == "tasks" else []
             if not others and chosen not in built_in_methods():
-                raise ValueError(f"{self.where}: {unknown_name(what, chosen, known)}")
+                unknown = unknown_name(what, chosen, known)
+                if what == "method":
+                    unknown = unknown_shaper(chosen, known, what=what)
+                raise ValueError(f"{self.where}: {unknown}")
             message = f"{self.where} has no {what} {chosen!r}; take one of: {', '.join(known)}"
             if others:
                 message += f"; suites that have {chosen}: {', '.join(others)}"
@@ -240,7 +244,7 @@ class _Reader:
         known = {**built_in_methods(), **self.methods}
         like = table.get("like", name if name in known else None)
         if like is not None and like not in known:
-            raise self._error(str(unknown_name("method", like, known)), *at, "like")
+            raise self._error(str(unknown_shaper(like, known, what="method")), *at, "like")
         base = known[like].content() if like else {}
         settings = self._settings(table, at)
         if settings.pop("task_settings"):

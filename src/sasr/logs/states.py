@@ -139,7 +139,7 @@ def drawn_bonus(shaper: SASR, obs: NDArray[np.float32], rng: np.random.Generator
     """SASR's bonus in these states (P, N, k), without drawing from its random streams."""
     host = shaper.bound
     batch = Batch.of_states(torch.as_tensor(obs, device=host.device))
-    if shaper.config.sample in ("mean", "ratio"):
+    if shaper.config.sample == "ratio":
         rate = shaper.success_rate(batch)
     else:
         counts = shaper.counts(batch).cpu().numpy()

@@ -69,17 +69,9 @@ def make_counts(config: SasrConfig, host: Host, width: int) -> Counts:
         return PlaceCounts(seen)
     if config.estimator == "exact":
         return ExactCounts(kernel, width, host.members, host.device)
-    features = RandomFeatures(
-        kernel,
-        width,
-        config.features,
-        seeds=host.seeds,
-        frequencies=config.frequencies,
-        form=config.form,
-        device=host.device,
-    )
+    features = RandomFeatures(kernel, width, config.features, seeds=host.seeds, device=host.device)
     if config.estimator == "squared":
-        return SquaredCounts(features, subtract_floor=config.subtract_floor)
+        return SquaredCounts(features)
     if host.device.type == "cpu":
         return LinearCounts(features)
     return LinearCountsOnDevice(features)

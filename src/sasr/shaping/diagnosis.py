@@ -203,7 +203,7 @@ class _Probe:
         settings = dataclasses.replace(
             config,
             retention=1.0,
-            retention_rule="strided",
+            retention_rule="random",
             burn_in=0,
             storage="own",
             state_action=False,

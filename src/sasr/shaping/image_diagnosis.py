@@ -90,7 +90,7 @@ def diagnose_images(
     config = (shaper or SASR()).config
     settings: dict[str, Any] = {
         "retention": 1.0,
-        "retention_rule": "strided",
+        "retention_rule": "random",
         "burn_in": 0,
         "background": 0.0,
         "storage": "own",

@@ -12,21 +12,38 @@ from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import Bandwidth, check_bandwidth
 from sasr.evidence.counts import EstimatorName
 from sasr.evidence.evidence import Scaling
-from sasr.evidence.features import Form, Frequencies
 from sasr.evidence.kernels import KernelName, kernel_named
 from sasr.experience.retention import RETENTION, RetentionName
 from sasr.experience.segments import RULES, RuleName
 from sasr.shaping.reward_watch import PaidEnd
 from sasr.shaping.settings import foreign_option
 
-SampleName = Literal["beta", "mean", "ratio"]
+SampleName = Literal["beta", "ratio"]
 WeightRule = Literal["fixed", "failures"]
 ImagesName = Literal["pixels", "places"]
 CHOICES = {"images": ImagesName, "paid_end": PaidEnd, "sample": SampleName, "weight_rule": WeightRule}
 PresetName = Literal["auto", "paper", "authors"]
-REMOVED_OPTIONS = ("draw", "potential", "range_rule", "reward_scale", "weight_discount", "weighting")
-REMOVED_VALUES = (("background", "fitted"), ("retention_rule", "adaptive"))
-"""What was tried and removed in version 0.1.0: none of it helped."""
+REMOVED_OPTIONS = (
+    "draw",
+    "form",
+    "frequencies",
+    "potential",
+    "range_rule",
+    "reward_scale",
+    "subtract_floor",
+    "weight_discount",
+    "weighting",
+)
+REMOVED_VALUES = (
+    ("background", "fitted"),
+    ("bandwidth", "scott"),
+    ("bandwidth", "silverman"),
+    ("retention_rule", "adaptive"),
+    ("retention_rule", "strided"),
+    ("sample", "false"),  # its name before "mean"
+    ("sample", "mean"),
+)
+"""What was tried and removed in version 0.1.0: nothing showed that any of it helps."""
 
 
 def refuse_removed(settings: Mapping[str, Any], config_class: type[Any] | None = None) -> None:
@@ -36,18 +53,17 @@ def refuse_removed(settings: Mapping[str, Any], config_class: type[Any] | None =
 
     >>> refuse_removed({"potential": True})
     Traceback (most recent call last):
-    ValueError: potential=True was removed in sasr 0.1.0: it did not help (docs/results/default.md); drop it
+    ValueError: potential=True was removed in sasr 0.1.0: nothing shows it helps (results/diary/removed.md); drop it
     """
     if config_class not in (None, SasrConfig):
         return
     for name, value in settings.items():
-        if name in REMOVED_OPTIONS or (name, value) in REMOVED_VALUES:
+        if name in REMOVED_OPTIONS or (name, str(value).lower()) in REMOVED_VALUES:
             raise ValueError(
-                f"{name}={value} was removed in sasr 0.1.0: it did not help (docs/results/default.md); drop it"
+                f"{name}={value} was removed in sasr 0.1.0: nothing shows it helps (results/diary/removed.md); drop it"
             )
-        if name == "sample" and str(value).lower() in ("true", "false"):
-            meaning = "beta" if str(value).lower() == "true" else "mean"
-            raise ValueError(f"sample={value} is called sample={meaning!r} since sasr 0.1.0; write that")
+        if name == "sample" and str(value).lower() == "true":
+            raise ValueError(f"sample={value} is called sample='beta' since sasr 0.1.0; write that")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +83,12 @@ class SasrConfig:
     paid_end: PaidEnd = "goal"
     """After such a success: R_max (goal); the more rewards follow one another, R_min (lost) or the state's f (stay)."""
     sample: SampleName = "beta"
-    """A draw from the success rate's Beta distribution, its mean, or the ratio of the counts N_S/(N_S + N_F)."""
+    """A draw from the success rate's Beta distribution, or the ratio of the counts N_S/(N_S + N_F)."""
     state_action: bool = False
     """Count pairs of state and action, R(s, a), instead of states, R(s)."""
 
     estimator: EstimatorName = "linear"
     """How counts are estimated: linear (Algorithm 1), squared (released code), exact (without random features)."""
-    subtract_floor: bool = False
-    """Take the D/M that far-away states add off a squared estimate."""
     scaling: Scaling = "sum"
     """Plain kernel sums (Algorithm 1), or density: N/|D_X| times the sum (the equation for Ñ_X)."""
     burn_in: int = 0
@@ -90,10 +104,6 @@ class SasrConfig:
     """Kernel width h: a number, a LinearSchedule, or a rule's name such as dimension, neighbours or median."""
     features: int = 1000
     """Number M of random Fourier features."""
-    frequencies: Frequencies = "independent"
-    """Random frequencies drawn independently, or orthogonal (gaussian kernel only)."""
-    form: Form = "phase"
-    """cos with a random phase as in the paper, or paired: cos and sin of half as many frequencies."""
     standardise: bool = False
     """Standardise states by their running mean and variance before the kernel."""
     clip: float = 5.0
@@ -108,7 +118,7 @@ class SasrConfig:
     retention: float = 0.1
     """Share φ of each finished segment that is kept, in (0, 1]."""
     retention_rule: RetentionName = "random"
-    """Which states are kept: random ones, every n-th (strided), or the released code's stride (authors)."""
+    """Which states are kept: random ones, or every n-th as in the released code (authors)."""
     storage: Literal["own", "flags"] = "own"
     """Keep copies of retained states, or only mark them in the host's replay buffer."""
     truncation_is_terminal: bool = False
@@ -145,8 +155,6 @@ class SasrConfig:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in get_args(choices):
                 raise unknown_name(name, getattr(self, name), get_args(choices))
-        if self.subtract_floor and self.estimator != "squared":
-            raise ValueError(f"subtract_floor belongs to estimator='squared', not {self.estimator!r}; drop it")
         if self.storage == "flags" and self.estimator == "exact":
             raise ValueError("storage='flags' needs estimator='linear' or 'squared': exact counts can't forget states")
 

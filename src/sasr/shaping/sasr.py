@@ -135,8 +135,6 @@ class SASR(Shaper):
     def success_rate(self, batch: Batch) -> Tensor:
         """Success rates (P, B) of the sampled states, from Beta(N_S + 1, N_F + 1) (paper, section 4.1)."""
         n_success, n_failure = self.counts(batch).unbind(-1)
-        if self.config.sample == "mean":
-            return beta_mean(n_success, n_failure)
         if self.config.sample == "ratio":
             return success_ratio(n_success, n_failure)
         return beta_draw(n_success, n_failure, self.beta_streams)

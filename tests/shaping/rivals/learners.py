@@ -16,12 +16,11 @@ from sasr.shaping.registry import SHAPERS
 from tests.conftest import box
 
 K, A, B = 4, 2, 16
-NAMES = ("explors", "gfa_rfe", "relara", "rosa")
+NAMES = ("explors", "gfa_rfe", "relara")
 SMALL: dict[str, dict[str, Any]] = {
     "explors": {"hidden": (16,), "first_states": 10, "delay": 0, "window": 100, "batch_size": 16, "actions": 4},
     "gfa_rfe": {"width": 16, "networks": 4},
     "relara": {"width": 16, "blocks": 1},
-    "rosa": {"hidden": (16,), "feature_hidden": (16,), "components": 4},
 }
 """Settings that make a shaper small, and let all of it work from the first update on."""
 

@@ -1,4 +1,4 @@
-"""What holds for every shaper that learns with networks of its own: ExploRS, GFA-RFE, ReLara and ROSA."""
+"""What holds for every shaper that learns with networks of its own: ExploRS, GFA-RFE and ReLara."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def test_check_shaper_passes(name: str) -> None:
         ("explors", {"bonus": "network"}),
         ("gfa_rfe", {"compat": True, "explore_steps": 30}),
         ("relara", {"compat": True}),
-        ("rosa", {"components": 0}),
     ],
 )
 def test_check_shaper_passes_with_the_other_settings(name: str, options: dict[str, Any]) -> None:
@@ -226,9 +225,8 @@ def test_states_of_another_width_or_population_are_refused(name: str) -> None:
     for wrong in (batch._replace(obs=torch.zeros(3, 16, 5)), two_seeds):
         with pytest.raises(ValueError, match="this shaper was bound to 3 of 4"):
             shaper.shape(wrong)
-    if name != "rosa":  # which does not look at actions
-        with pytest.raises(ValueError, match="actions have 3 entries, but this shaper was bound to 2"):
-            shaper.shape(batch._replace(action=torch.zeros(3, 16, 3)))
+    with pytest.raises(ValueError, match="actions have 3 entries, but this shaper was bound to 2"):
+        shaper.shape(batch._replace(action=torch.zeros(3, 16, 3)))
 
 
 @every
@@ -241,7 +239,7 @@ def test_a_discrete_observation_is_refused_with_the_fix(name: str) -> None:
         shaper.bind(host_of((0,)))
 
 
-@pytest.mark.parametrize("name", ["explors", "gfa_rfe", "relara"])
+@every
 def test_a_host_without_a_policy_to_ask_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="has no policy to ask"):
         SHAPERS[name].make().bind(Host(observation_space=box(2), action_space=box(1)))
@@ -269,8 +267,8 @@ def test_a_state_that_does_not_fit_is_refused_whole(name: str) -> None:
     ("name", "option", "message"),
     [
         ("relara", "bandwidth", "'bandwidth' is not one of 'relara': it belongs to 'sasr'"),
-        ("rosa", "confidence", "'confidence' is not one of 'rosa': it belongs to 'gfa_rfe'"),
-        ("gfa_rfe", "switch_cost", "'switch_cost' is not one of 'gfa_rfe': it belongs to 'rosa'"),
+        ("relara", "confidence", "'confidence' is not one of 'relara': it belongs to 'gfa_rfe'"),
+        ("gfa_rfe", "window", "'window' is not one of 'gfa_rfe': it belongs to 'explors'"),
         ("explors", "blocks", "'blocks' is not one of 'explors': it belongs to 'relara'"),
         ("explors", "windw", "did you mean 'window'"),
     ],
@@ -291,10 +289,6 @@ def test_an_option_of_another_method_is_sent_there(name: str, option: str, messa
         ("gfa_rfe", {"deviation_min": 0.0}),
         ("gfa_rfe", {"explore_steps": -1}),
         ("gfa_rfe", {"horizon_discount": 1.0}),
-        ("rosa", {"components": 128}),
-        ("rosa", {"stop_probability": 0.0}),
-        ("rosa", {"first_temperature": 0.0}),
-        ("rosa", {"hidden": (0,)}),
         ("explors", {"bonus_max": 0.0}),
         ("explors", {"delay": -1}),
         ("explors", {"actions": 0}),

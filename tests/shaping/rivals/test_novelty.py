@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from sasr import SASR, check_shaper
 from sasr.agents import PpoConfig
+from sasr.experiments.plan import Method, grid
 from sasr.shaping.registry import SHAPERS, shaper_named
 from sasr.shaping.rivals.drnd import DrndConfig
 from sasr.shaping.rivals.explo import Explo
@@ -215,6 +216,17 @@ def test_impossible_settings_name_the_value(kind: str, options: dict[str, Any], 
 def test_a_name_that_nothing_answers_to_gets_the_closest() -> None:
     with pytest.raises(ValueError, match="did you mean 'drnd'"):
         shaper_named("drnnd")
+
+
+def test_a_removed_shaper_is_refused_with_the_reason_wherever_it_is_named() -> None:
+    with pytest.raises(ValueError, match=r"shaper 'rosa' was removed in sasr 0\.1\.0: it was not the published"):
+        shaper_named("rosa")
+    with pytest.raises(ValueError, match="'rosa' was removed"):
+        TrainConfig.from_json({"task": "TwoRooms", "shaper": "rosa", "shaper_config": {"components": 8}})
+    with pytest.raises(ValueError, match="'rosa' was removed"):
+        grid(["TwoRooms"], ["rosa"])
+    with pytest.raises(ValueError, match="'rosa' was removed"):
+        Method(name="mine", shaper="rosa")
 
 
 @every

@@ -20,7 +20,6 @@ from sasr.integrations.sb3.model import calling_model
 from sasr.integrations.sb3.observations import Array, of_parts
 from sasr.integrations.sb3.shaped import ShapedBuffer, ShaperLike, make_shaper
 from sasr.shaping.base import Shaper
-from sasr.shaping.rivals.rosa import Rosa
 from sasr.shaping.sasr import SASR
 
 
@@ -195,12 +194,6 @@ class ShapedHerReplayBuffer(ShapedDictReplayBuffer, HerReplayBuffer):
         super().__init__(*arguments, **options)
         if self.n_steps > 1:
             raise NotImplementedError(f"n_steps={self.n_steps} does not go with hindsight replay; drop it")
-        if isinstance(self.settings, Rosa):
-            raise ValueError(
-                "ROSA stores what it decided for each step, and hindsight replay changes the steps; take another "
-                "shaper, or ShapedReplayBuffer"
-            )
-
         self._successes_drawn: list[Array] = []
 
     def __setstate__(self, state: dict[str, Any]) -> None:

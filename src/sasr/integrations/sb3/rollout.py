@@ -18,9 +18,8 @@ from sasr.integrations.sb3.shaped import ShapedBuffer, ShaperLike, make_shaper
 from sasr.shaping.rivals.explors import ExploRS
 from sasr.shaping.rivals.gfa_rfe import GfaRfe
 from sasr.shaping.rivals.relara import Relara
-from sasr.shaping.rivals.rosa import Rosa
 
-OFF_POLICY = (ExploRS, GfaRfe, Relara, Rosa)
+OFF_POLICY = (ExploRS, GfaRfe, Relara)
 """Shapers that learn from a replay buffer."""
 
 _SHAPED = ("obs", "action", "reward", "next_obs", "terminated", "success")

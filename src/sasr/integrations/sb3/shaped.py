@@ -14,13 +14,12 @@ import torch
 from stable_baselines3.common.utils import get_device
 from torch import Tensor
 
-from sasr.errors import unknown_name
 from sasr.experience.types import Batch, Host, ReplayView, Transition
 from sasr.integrations.sb3.model import ModelPolicy, calling_model
 from sasr.integrations.sb3.observations import Array, Observations, StateEncoder
 from sasr.shaping.base import RewardShaper, Shaper, check_bonus
 from sasr.shaping.presets import PRESETS
-from sasr.shaping.registry import SHAPERS
+from sasr.shaping.registry import SHAPERS, unknown_shaper
 from sasr.shaping.reward_watch import SuccessWatch
 from sasr.shaping.sasr import SASR
 
@@ -60,7 +59,7 @@ def make_shaper(shaper: ShaperLike) -> RewardShaper:
 
 def _shaper_named(name: str, options: Mapping[str, Any]) -> RewardShaper:
     if name not in SHAPERS:
-        raise unknown_name("shaper", name, [*SHAPERS, *PRESETS])
+        raise unknown_shaper(name, [*SHAPERS, *PRESETS])
     return SHAPERS[name].make(**options)
 
 
