@@ -29,7 +29,7 @@ from tests.conftest import TINY, settings
 def test_the_folder_says_in_full_what_the_run_was_made_with(trained: sasr.Run) -> None:
     facts = json.loads((trained.folder / "config.json").read_text())
     assert facts["config"]["agent_config"]["hidden"] == [8, 8]
-    assert facts["config"]["shaper_config"]["reward_min"] == -1.0  # the preset's, though nobody named it
+    assert facts["config"]["shaper_config"]["reward_weight"] == 0.3  # the preset's, though nobody named it
     assert facts["config"]["seeds"] == [3, 5]
     assert facts["versions"].keys() >= {"sasr", "python", "torch", "numpy", "gymnasium"}
     assert facts["machine"]["cores"] >= 1

@@ -116,8 +116,8 @@ def test_success_draws_the_bonus_up_and_failure_down(bound: Bound) -> None:
         episode(shaper, good + 0.1 * torch.randn(60, 1, 1, 2), success=True)
         episode(shaper, bad + 0.1 * torch.randn(60, 1, 1, 2), success=False)
     near_good, near_bad = (shaper.shape(make_batch(torch.full((1, 200, 2), x))).mean() for x in (2.0, -2.0))
-    assert float(near_good) == pytest.approx(0.0, abs=0.05)
-    assert float(near_bad) == pytest.approx(-0.3, abs=0.05)
+    assert float(near_good) == pytest.approx(0.3, abs=0.05)
+    assert float(near_bad) == pytest.approx(0.0, abs=0.05)
 
 
 def test_draws_sharpen_as_evidence_grows(bound: Bound) -> None:
@@ -150,14 +150,16 @@ def test_shape_does_not_change_state(bound: Bound) -> None:
 
 
 @pytest.mark.usefixtures("mean_rates")
-def test_absorbing_rule_continues_the_shaped_return_at_true_termination(bound: Bound) -> None:
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-1.0, 0.0), (-0.5, 2.0)])
+def test_absorbing_rule_continues_the_shaped_return_at_true_termination(bound: Bound, low: float, high: float) -> None:
     """A terminal state pays f for its own step, then R_max (success) or R_min (failure) for ever: γ/(1−γ)·f."""
-    shaper = bound("auto", discount=0.9, reward_weight=0.3)
+    shaper = bound("auto", discount=0.9, reward_weight=0.3, reward_min=low, reward_max=high)
     obs = torch.zeros(1, 1, 2)
-    own = -0.5  # no evidence: rate 1/2, scaled to [−1, 0]
-    assert shaper.shape(make_batch(obs)).item() == pytest.approx(0.3 * own)
-    assert shaper.shape(make_batch(obs, terminated=True)).item() == pytest.approx(0.3 * (own - 9.0))
-    assert shaper.shape(make_batch(obs, terminated=True, reward=1.0)).item() == pytest.approx(0.3 * (own + 0.0))
+    state = (low + high) / 2.0  # no evidence: rate 1/2
+    assert shaper.shape(make_batch(obs)).item() == pytest.approx(0.3 * state)
+    for reward, absorbed in ((0.0, low), (1.0, high)):
+        ended = shaper.shape(make_batch(obs, terminated=True, reward=reward)).item()
+        assert ended == pytest.approx(0.3 * (state + 9.0 * absorbed))
 
 
 @pytest.mark.usefixtures("mean_rates")

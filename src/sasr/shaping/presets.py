@@ -170,10 +170,10 @@ PRESETS: dict[str, SasrConfig] = {
         retention_rule="authors",
         truncation_is_terminal=True,
     ),
-    # Raw states are too far apart for the kernel. A positive bonus would reward lingering beside the goal, so it goes on
-    # after the end. A new state must be worth less than the goal: docs/results/weight.md. Failures set the weight, an
-    # end that cuts lasting rewards off is no goal, and after a first success new states have the average success rate:
-    # docs/results/default.md.
+    # Raw states are too far apart for the kernel. A new state must be worth less than the goal, hence the small weight
+    # (docs/results/weight.md). A positive bonus would reward lingering beside the goal, so it goes on after the end.
+    # Failures set the weight, an end that cuts lasting rewards off is no goal, and after a first success new states
+    # have the average success rate (docs/results/default.md).
     "auto": SasrConfig(
         reward_weight=0.3,
         weight_rule="failures",
