@@ -23,8 +23,7 @@ from sasr.integrations.sb3 import ShapedHerReplayBuffer
 
 SHAPERS = (
     '"sasr"',
-    '{"reward_min": 0, "reward_max": 1}',
-    '{"reward_weight": 0.1}',
+    '{"reward_min": -1, "reward_max": 0, "reward_weight": 1}',
     '{"preset": "paper"}',
     '"rnd"',
 )
