@@ -22,8 +22,9 @@ from sasr.tasks.environment import TaskLike, task_name
 from sasr.tasks.settings import DECIDED_ELSEWHERE, SCALAR, setting_types
 
 Mode = Literal["auto", "eager", "compile", "graph"]
-Precision = Literal["auto", "bf16"]
 """How updates run."""
+Precision = Literal["auto", "bf16"]
+"""Of the agent's matrix products."""
 WHOLE_RUN = 2**62
 """Length of a schedule START,END without a length: `TrainConfig` makes it as long as the run."""
 MOST_SEEDS = 10_000
