@@ -172,7 +172,7 @@ class Search:
         if self._value_of(self.default) is None:
             self.study.enqueue_trial(self.default)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as progress:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             bar = progress.add_task("trying the default", total=trials)
             done = len(self._finished())
             while done < trials:

@@ -69,7 +69,7 @@ class ConsoleView(Recorder):
                 f"shaper {shaper_in_words(config)}",
                 _seeds_in_words(config),
                 str(trainer.device),
-                f"holds {trainer.learner.held_bytes / 2**30:.2g} GiB",
+                f"holds {memory(trainer.learner.held_bytes)} of memory",
             ]
         )
         if self.console.is_terminal:
@@ -291,6 +291,17 @@ def number(value: float) -> str:
     if size >= 10:
         return f"{value:.1f}"
     return f"{value:.3f}"
+
+
+def memory(size: int) -> str:
+    """Bytes in MiB, or in GiB from one on.
+
+    >>> memory(830_000), memory(3 * 2**29)
+    ('0.8 MiB', '1.5 GiB')
+    """
+    if size < 2**30:
+        return f"{size / 2**20:.1f} MiB"
+    return f"{size / 2**30:.1f} GiB"
 
 
 def clock(seconds: float) -> str:
