@@ -296,9 +296,11 @@ def number(value: float) -> str:
 def memory(size: int) -> str:
     """Bytes in MiB, or in GiB from one on.
 
-    >>> memory(830_000), memory(3 * 2**29)
-    ('0.8 MiB', '1.5 GiB')
+    >>> memory(40_000), memory(3 * 2**19), memory(3 * 2**29)
+    ('less than 1 MiB', '1.5 MiB', '1.5 GiB')
     """
+    if size < 2**20:
+        return "less than 1 MiB"
     if size < 2**30:
         return f"{size / 2**20:.1f} MiB"
     return f"{size / 2**30:.1f} GiB"
