@@ -315,6 +315,7 @@ def test_every_agent_trains_and_acts_from_its_folder_as_it_did(name: str, tmp_pa
         ({"agent": "sacc"}, ValueError, "did you mean 'sac'"),
         ({"agent": 3}, TypeError, "neither a name nor settings of an agent"),
         ({"shaper": 3}, TypeError, "neither a name nor a RewardShaper"),
+        ({"shaper": sasr.SASR}, TypeError, r"SASR\(\)"),
         ({"preset": "papper"}, ValueError, "did you mean 'paper'"),
         ({"eval_evry": 5}, ValueError, "did you mean 'eval_every'"),
         ({"seeds": 0}, ValueError, "seeds=.* is empty"),

@@ -363,6 +363,8 @@ def _shaper_name_and_config(shaper: RewardShaper) -> tuple[str, Any]:
     for name, entry in SHAPERS.items():
         if type(shaper) is entry.make:
             return name, getattr(shaper, "config", None)
+    if isinstance(shaper, type):
+        raise TypeError(f"shaper={shaper.__name__} is a class; give an object: shaper={shaper.__name__}()")
     if not isinstance(shaper, RewardShaper):
         raise TypeError(
             f"shaper={shaper!r} is neither a name nor a RewardShaper; sasr.check_shaper shows what it lacks"

@@ -37,6 +37,9 @@ class Policy:
         if self.frame_stack > 1:
             self.layout = StackLayout(self.observation_space, self.frame_stack)
 
+    def __repr__(self) -> str:
+        return f"Policy({str(self.folder.path)!r}, steps={self.steps}, seeds={self.seeds})"
+
     def predict(
         self,
         observation: Any,
@@ -65,7 +68,7 @@ class Policy:
         if array.shape != shape and array.shape[1:] != shape:
             raise ValueError(
                 f"observation has shape {array.shape}, but this run's observations have {shape}: give one, or a stack "
-                f"(n, {', '.join(map(str, shape))})"
+                f"(n, {', '.join(map(str, shape))}); sasr.tasks.make gives them as the run had them"
             )
         several = torch.as_tensor(array.reshape(-1, *shape).astype(self.observation_space.dtype))
         seen, frames = several, None

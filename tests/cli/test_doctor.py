@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
+import gymnasium as gym
 import pytest
+from gymnasium.wrappers import FlattenObservation
 
 from tests.cli.commands import run
 
@@ -12,11 +16,29 @@ def test_doctor_says_signal_and_exits_0(capsys: pytest.CaptureFixture[str]) -> N
     assert "rank correlation with the exact kernel" in output
 
 
-def test_doctor_says_noise_exits_1_and_suggests_a_setting(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_says_noise_exits_1_and_suggests_flags(capsys: pytest.CaptureFixture[str]) -> None:
     code, output = run(capsys, "doctor", "Ant-v5", "--preset", "authors", "--steps", "2000")
     assert code == 1
     assert "noise:" in output
-    assert 'Try SASR(preset="auto")' in output
+    assert "Try --preset auto:" in output
+
+
+@pytest.mark.parametrize("task", ["FrozenLake-v1", "tests.cli.test_doctor:one_hot"])
+def test_what_training_flattens_is_judged(task: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = run(capsys, "doctor", task, "--steps", "600")
+    assert code == 0
+    assert "signal: under auto" in output
+
+
+def one_hot() -> gym.Env[Any, Any]:
+    return FlattenObservation(gym.make("FrozenLake-v1"))
+
+
+def test_a_task_that_always_rewards_is_called_not_sparse(capsys: pytest.CaptureFixture[str]) -> None:
+    _, dense = run(capsys, "doctor", "CartPole-v1", "--steps", "600")
+    _, seldom = run(capsys, "doctor", "FrozenLake-v1", "--steps", "600")
+    assert "not sparse" in dense
+    assert "not sparse" not in seldom
 
 
 @pytest.mark.slow
@@ -32,7 +54,6 @@ def test_doctor_checks_images_against_the_agents_place(capsys: pytest.CaptureFix
     [
         (("MountainCarContinuos-v0",), "MountainCarContinuous-v0"),
         (("Ant-v5", "--preset", "author"), "did you mean 'authors'"),
-        (("FrozenLake-v1",), "use Box, MultiBinary, or a Dict"),
         (("CartPole-v1", "--steps", "0"), "steps=0 must be at least 1"),
         (("CartPole-v1", "--steps", "20"), "20 states are too few"),
     ],

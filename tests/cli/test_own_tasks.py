@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from sasr.logs.recorders import Recorders
 from tests.cli.commands import run
 
 SOURCE = """
@@ -49,6 +52,25 @@ def test_it_trains_resumes_and_is_evaluated(
         code, output = run(capsys, *command, "--allow-import", own_module)
         assert code == 0, output
         sys.modules.setdefault(own_module, sys)
+
+
+def test_the_line_that_continues_a_stopped_run_allows_its_module(
+    own_module: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stops: list[int] = []
+
+    def stop(recorders: Recorders, steps: int) -> None:
+        if not stops:
+            stops.append(steps)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Recorders, "turned", stop)
+    code, output = run(capsys, "train", f"{own_module}:make", "--out", "my run", *SHORT, *TINY)
+    assert code == 130
+    _, _, line = output.rpartition("sasr resume ")
+    monkeypatch.delitem(sys.modules, own_module)
+    code, output = run(capsys, "resume", *shlex.split(line), "--no-tensorboard")
+    assert code == 0, output
 
 
 def test_the_doctor_takes_it(own_module: str, capsys: pytest.CaptureFixture[str]) -> None:

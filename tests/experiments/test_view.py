@@ -15,7 +15,7 @@ from sasr.experiments.grid import Grid
 from sasr.experiments.runners import Inline
 from sasr.experiments.view import GridView
 from sasr.terminal import Terminal
-from tests.experiments.small import jobs
+from tests.experiments.small import jobs, small_runs
 
 
 class Odd(Inline):
@@ -64,6 +64,19 @@ def test_every_run_is_shown_and_a_failure_is_told_with_its_log(
     assert "2 done · 1 stopped · 1 failed" in text
     said = " ".join(out.getvalue().split())
     assert f"out of luck; log: {grid.of('failed')[0].job.log}" in said
+
+
+def test_numbers_are_whole_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    grid = Grid(jobs(tmp_path, small_runs(["MountainCarContinuous-v0"], steps=1_000_000)))
+    for status in grid.statuses.values():
+        status.state, status.began, status.ended = "running", 1.0, 4_001.0
+    out = io.StringIO()
+    console = Terminal(file=out, width=80, height=40)
+    console.print(GridView(grid, console).table())
+    rows = [line for line in out.getvalue().splitlines() if "running" in line][: len(grid.statuses)]
+    for row, status in zip(rows, grid.statuses.values(), strict=True):
+        assert f"{status.job.run.steps:,}" in row
+        assert "1 h 07 min" in row
 
 
 def test_where_there_is_no_room_those_that_failed_come_first(tmp_path: Path) -> None:

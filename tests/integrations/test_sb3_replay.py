@@ -290,4 +290,8 @@ def test_settings_that_cannot_work_together_are_refused() -> None:
         make(SASR("paper"), n_steps=3, **lean)
     with pytest.raises(ValueError, match="n_steps=0 must be at least 1"):
         make("rnd", n_steps=0)
+    with pytest.raises(TypeError, match="option of the shaper"):
+        make("sasr", reward_weight=0.3)
+    with pytest.raises(TypeError, match="ShapedHerReplayBuffer"):
+        make("sasr", n_sampled_goal=4)
     make(SASR("paper"), **lean)

@@ -67,7 +67,7 @@ def test_plain_lines_come_every_few_seconds_and_at_evaluations(tmp_path: Path, c
         shown.turned(step)
     shown.evaluation(3000, result(0.5, 0.7))
     title, *lines = out.getvalue().splitlines()
-    assert title == "Pendulum-v1 · sac · shaper sasr (auto) · 2 seeds · cpu · holds 1.5 GiB"
+    assert title == "Pendulum-v1 · sac · shaper sasr (auto) · 2 seeds · cpu · memory 1.5 GiB"
     assert len(lines) == 5  # at 5, 10, 15 and 20 seconds, and at the evaluation
     assert lines[-2].startswith("step 2,9")
     assert "return 2.000 ± 1.000 | success 50% ± 50% | length 60.0 ± 10.0" in lines[0]

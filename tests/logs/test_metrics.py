@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -100,6 +100,12 @@ def test_a_line_that_was_spoilt_in_the_middle_is_named(line: str, tmp_path: Path
 def test_a_folder_without_metrics_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="not a run folder"):
         read_metrics(tmp_path)
+
+
+def test_a_kind_of_event_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "notice", "step": 1}\n')
+    with pytest.raises(ValueError, match="did you mean 'episode'"):
+        read_metrics(tmp_path, cast(Any, "episodes"))
 
 
 def test_going_on_cuts_what_came_after_the_checkpoint(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def once_per_class(
     results: dict[str, T] = {}
     cannot_act: dict[str, ActionSpaceError] = {}
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task(title, total=len(by_class))
         for alike in by_class.values():
             first = alike[0]

@@ -7,14 +7,16 @@ import sys
 from typing import Annotated
 
 import tyro
-from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from sasr.experience.random_rollout import RandomRollout
+from sasr.settings import shown
 from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest, visited
 from sasr.shaping.image_diagnosis import UPDATES, ImageDiagnosis, diagnose_images, diagnoses_images
 from sasr.shaping.presets import PRESETS
+from sasr.shaping.reward_watch import ENOUGH
 from sasr.shaping.sasr import SASR
 from sasr.terminal import Terminal
 
@@ -40,7 +42,7 @@ def doctor(
     """
     console = Terminal()
     shaper = SASR(preset)
-    with Progress(console=console, transient=True) as progress:
+    with _progress(console) as progress:
         acting = progress.add_task("taking random steps", total=steps)
         rollout = visited(
             task, steps, seed=seed, info=info, progress=lambda done: progress.update(acting, completed=done)
@@ -48,9 +50,7 @@ def doctor(
     if diagnoses_images(rollout, shaper):
         _judge_images(console, task, preset, rollout, shaper, seed)
         return
-    with Progress(
-        SpinnerColumn(), TextColumn("{task.description}", markup=False), console=console, transient=True
-    ) as progress:
+    with _progress(console, SpinnerColumn(), TextColumn("{task.description}", markup=False)) as progress:
         bar = progress.add_task("comparing the estimate with the exact kernel")
         diagnosis = diagnose(rollout, shaper, seed=seed)
         better = None
@@ -65,12 +65,14 @@ def doctor(
         return
     if diagnosis.is_signal:
         console.print(f"[bold green]signal[/]: under [bold]{preset}[/] the shaped reward distinguishes states here.")
+        if rollout.rewarded == rollout.episodes >= ENOUGH:
+            console.print("Every random episode was rewarded: where rewards are not sparse, a bonus has little to add.")
         return
     console.print(Text.assemble(("noise", "bold red"), f": {diagnosis.reason}."))
     if better:
         shaper, after = better
         figures = f"rank correlation {after.rank_correlation:.2f}, {after.lonely:.0%} of new states without a neighbour"
-        console.print(f"Try [bold]{_how_to_write(preset, shaper)}[/]: {figures}.", highlight=False)
+        console.print(f"Try [bold]{_as_flags(preset, shaper)}[/]: {figures}.", highlight=False)
     else:
         console.print("None of the settings tried helps: give the agent fewer or more informative features.")
     if diagnosis.warning:
@@ -79,7 +81,7 @@ def doctor(
 
 
 def _judge_images(console: Terminal, task: str, preset: str, rollout: RandomRollout, shaper: SASR, seed: int) -> None:
-    with Progress(console=console, transient=True) as progress:
+    with _progress(console) as progress:
         bar = progress.add_task("learning where actions show", total=UPDATES)
         diagnosis = diagnose_images(
             rollout, shaper, seed=seed, progress=lambda done: progress.update(bar, completed=done)
@@ -142,11 +144,15 @@ def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, diagnosis: 
     return table
 
 
-def _how_to_write(preset: str, shaper: SASR) -> str:
-    """The suggestion as code: the preset `auto` if it has all changed options, else these options."""
+def _progress(console: Terminal, *columns: ProgressColumn) -> Progress:
+    """A bar that is gone afterwards; in a file it would leave an empty line."""
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _as_flags(preset: str, shaper: SASR) -> str:
+    """The suggestion as flags of `sasr train`: the preset `auto` if it has all changed options, else these options."""
     base = PRESETS[preset]
     changed = {name: value for name, value in vars(shaper.config).items() if getattr(base, name) != value}
     if changed.items() <= vars(PRESETS["auto"]).items():
-        return 'SASR(preset="auto")'
-    options = ", ".join(f"{name}={value!r}" for name, value in changed.items())
-    return f'SASR(preset="{preset}", {options})'
+        return "--preset auto"
+    return " ".join([f"--preset {preset}", *(f"--set shaper.{name}={shown(value)}" for name, value in changed.items())])

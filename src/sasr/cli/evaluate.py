@@ -50,7 +50,7 @@ def evaluate_run(
         console.print_line(
             f"older checkpoint: {names} can't be used; this is the one of step {policy.steps:,}", "yellow"
         )
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("evaluating", total=episodes * len(policy.seeds))
         result = evaluate_policy(
             policy,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -168,5 +169,14 @@ def _print_end(run: Run) -> None:
         console.print_line(f"run: {run.folder}")
         return
     console.print_line(f"stopped at step {run.steps:,} of {run.config.steps:,}; to continue:")
-    console.print_line(f"sasr resume {run.folder}")
+    console.print_line(_resume_command(run))
     sys.exit(130)
+
+
+def _resume_command(run: Run) -> str:
+    """The command that continues a run, with leave to import the module that the user's task came from."""
+    words = ["sasr", "resume", str(run.folder)]
+    module, _, _ = run.config.task.rpartition(":")
+    if module:
+        words += ["--allow-import", module]
+    return shlex.join(words)

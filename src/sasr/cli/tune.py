@@ -172,13 +172,15 @@ class Search:
         if self._value_of(self.default) is None:
             self.study.enqueue_trial(self.default)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as progress:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             bar = progress.add_task("trying the default", total=trials)
             done = len(self._finished())
             while done < trials:
                 progress.update(bar, completed=done, description=self._best_so_far())
                 self.study.optimize(self._try, n_trials=1, catch=(DivergedError,))
                 done += 1
+                if not console.is_terminal:
+                    console.print_line(f"trial {done:,} of {trials:,}, {self._best_so_far()}")
             best = _short(self.study.best_params)
             progress.update(bar, completed=done, description="comparing on new seeds")
             tuned, default = self._on_new_seeds(best), self._on_new_seeds(self.default)
@@ -189,7 +191,9 @@ class Search:
             f"on {len(self.base.seeds)} new seeds: tuned {spread(tuned)}, default {spread(default)}",
             f"plot: {self.folder / 'tune.png'}",
         ]
-        if best == self.default or tuned.mean() <= default.mean():
+        if best == self.default:
+            lines.append("no trial was better than the default:")
+        elif tuned.mean() <= default.mean():
             lines.append("the tuned settings are not better on new seeds: keep the default. The best ones were")
         lines.append(flags)
         for line in lines:
@@ -295,6 +299,7 @@ def _with(config: TrainConfig, chosen: Mapping[str, float]) -> TrainConfig:
 def draw(study: Study, default: Mapping[str, float], path: Path) -> None:
     """Values by trial and by each setting; pruned trials are hollow, the default is orange."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.params and trial.intermediate_values]
     figure = Figure(figsize=(3.2 * (1 + len(default)), 3.2), layout="constrained")
@@ -306,7 +311,17 @@ def draw(study: Study, default: Mapping[str, float], path: Path) -> None:
         for axis, x in zip(axes, [trial.number, *(trial.params[name] for name in default)], strict=True):
             axis.plot(x, value, "o", color=colour, fillstyle=fillstyle)
     axes[0].set_xlabel("trial")
+    axes[0].xaxis.get_major_locator().set_params(integer=True)
     for axis, name in zip(axes[1:], default, strict=True):
-        axis.set(xlabel=name, xscale="log")
+        searched = (*RANGES[name], default[name])
+        axis.set(xlabel=name, xscale="log", xlim=(0.9 * min(searched), 1.1 * max(searched)))
+        axis.xaxis.set_minor_formatter(NullFormatter())
     axes[0].set_ylabel("mean return over the evaluations")
+    for colour, fillstyle, meaning in (
+        ("tab:orange", "full", "the default"),
+        ("tab:blue", "full", "trial"),
+        ("tab:blue", "none", "pruned trial"),
+    ):
+        axes[0].plot([], [], "o", color=colour, fillstyle=fillstyle, label=meaning)
+    axes[0].legend(fontsize="small")
     figure.savefig(path, dpi=120)

@@ -20,6 +20,7 @@ from sasr.terminal import Terminal
 _STYLE = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "bold red", "stopped": "yellow"}
 _ORDER: tuple[State, ...] = ("failed", "running", "stopped", "done", "waiting")
 _BAR = 12
+_WIDE = 100  # columns of a terminal; a narrower one has bars of half the width
 PLAIN_SECONDS = 60.0  # seconds between plain lines about the runs under way
 
 
@@ -69,12 +70,14 @@ class GridView:
         statuses = sorted(self.grid.statuses.values(), key=lambda status: _ORDER.index(status.state))
         room = max(3, self.console.height - 7)
         table = Table(box=box.SIMPLE, pad_edge=False)
-        for column, justify in (("task", "left"), ("method", "left"), ("seeds", "left"), ("", "left")):
-            table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        for name in ("task", "method"):  # cut off where there is no room, for all else is numbers
+            table.add_column(name)
+        for column in ("seeds", ""):
+            table.add_column(column, no_wrap=True)
         for column in ("step", "return", "time"):
             table.add_column(column, justify="right", no_wrap=True)
         for status in statuses[:room]:
-            table.add_row(*_row(status))
+            table.add_row(*_row(status, bar_width=_BAR if self.console.width >= _WIDE else _BAR // 2))
         return Group(table, Text(self._summary(len(statuses) - room), "dim"))
 
     def _summary(self, hidden: int) -> str:
@@ -114,7 +117,7 @@ def span(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
-def _row(status: Status) -> list[Text]:
+def _row(status: Status, *, bar_width: int) -> list[Text]:
     run = status.job.run
     progress = Progress()
     steps = f"{run.steps:,}"
@@ -124,16 +127,16 @@ def _row(status: Status) -> list[Text]:
     share = min(1.0, progress.step / run.steps)
     if status.state == "done":
         share = 1.0
-    full = int(share * _BAR)
-    bar = "█" * full + "░" * (_BAR - full)
+    full = int(share * bar_width)
+    bar = "█" * full + "░" * (bar_width - full)
     seeds, time_taken = str(len(run.seeds)), ""
     if len(run.seeds) == 1:
         seeds = f"#{run.seeds[0]}"
     if status.seconds:
         time_taken = span(status.seconds)
     return [
-        Text(run.task),
-        Text(run.method.name),
+        Text(run.task, no_wrap=True, overflow="ellipsis"),
+        Text(run.method.name, no_wrap=True, overflow="ellipsis"),
         Text(seeds),
         Text(f"{status.state:<8}{bar}", _STYLE[status.state]),
         Text(steps),

@@ -69,7 +69,7 @@ class ConsoleView(Recorder):
                 f"shaper {shaper_in_words(config)}",
                 _seeds_in_words(config),
                 str(trainer.device),
-                f"holds {trainer.learner.held_bytes / 2**30:.2g} GiB",
+                f"memory {memory(trainer.learner.held_bytes)}",
             ]
         )
         if self.console.is_terminal:
@@ -291,6 +291,19 @@ def number(value: float) -> str:
     if size >= 10:
         return f"{value:.1f}"
     return f"{value:.3f}"
+
+
+def memory(size: int) -> str:
+    """Bytes in MiB, or in GiB from one on.
+
+    >>> memory(40_000), memory(3 * 2**19), memory(3 * 2**29)
+    ('< 1 MiB', '1.5 MiB', '1.5 GiB')
+    """
+    if size < 2**20:
+        return "< 1 MiB"
+    if size < 2**30:
+        return f"{size / 2**20:.1f} MiB"
+    return f"{size / 2**30:.1f} GiB"
 
 
 def clock(seconds: float) -> str:

@@ -11,12 +11,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, cast, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sasr.errors import unknown_name
 from sasr.files import plain, read_regular
 from sasr.training.evaluate import Evaluation
 from sasr.training.loop import Episode
@@ -225,6 +226,9 @@ def _lock(file: BinaryIO, path: Path) -> None:
 
 def read_metrics(run: str | Path, *kinds: Kind) -> list[Event]:
     """The events of a run in order, or those of some kinds; an incomplete last line is ignored."""
+    for kind in kinds:
+        if kind not in get_args(Kind):
+            raise unknown_name("kind of event", kind, get_args(Kind))
     path = Path(run) / NAME
     if not path.exists():
         raise FileNotFoundError(f"{run} has no {NAME}: it is not a run folder, or the run has not started yet")

@@ -127,7 +127,9 @@ class Collection:
     def methods(self) -> list[str]:
         """Names of the methods: sasr, its variants, then the others."""
         names = dict.fromkeys(result.method for result in self.results)
-        return sorted(names, key=lambda name: (name != "sasr", name.split(",")[0] != "sasr", not name.startswith("sasr")))
+        return sorted(
+            names, key=lambda name: (name != "sasr", name.split(",")[0] != "sasr", not name.startswith("sasr"))
+        )
 
     def result(self, task: str, method: str) -> Result | None:
         """The result of a method on a task; None without one."""

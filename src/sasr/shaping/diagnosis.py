@@ -145,7 +145,7 @@ def visited(
     """What a random policy sees on a task; see `random_rollout`."""
     env = make(task)
     try:
-        state_width(env.unwrapped.observation_space)
+        state_width(env.observation_space)
         return random_rollout(env, steps, seed=seed, info=info, progress=progress)
     finally:
         close_environment(env)

@@ -120,7 +120,7 @@ class Trainer:
             if config.steps < self.learner.burn_in:
                 raise ValueError(
                     f"steps={config.steps} is less than burn_in={self.learner.burn_in}: the agent would never learn; "
-                    "train for longer, or set a shorter burn-in"
+                    "train for more steps, or set a shorter burn-in (--set agent.burn_in=…)"
                 )
             self.loop = Loop(self.population, self.learner)
             if isinstance(self.shaper, SASR):
@@ -387,7 +387,7 @@ def make_learner(
         if config.steps <= agent.steps_per_rollout:
             raise ValueError(
                 f"steps={config.steps} ends before anything is learned from a first rollout of "
-                f"{agent.steps_per_rollout}; train for longer, or set a shorter rollout"
+                f"{agent.steps_per_rollout}; train for more steps, or set a shorter rollout (--set agent.rollout=…)"
             )
         return OnPolicy(host, agent, shaper=shaper, truncation_is_terminal=terminal)
     return OffPolicy(

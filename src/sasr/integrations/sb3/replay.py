@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -20,7 +21,11 @@ from sasr.integrations.sb3.model import calling_model
 from sasr.integrations.sb3.observations import Array, of_parts
 from sasr.integrations.sb3.shaped import ShapedBuffer, ShaperLike, make_shaper
 from sasr.shaping.base import Shaper
+from sasr.shaping.presets import SasrConfig
 from sasr.shaping.sasr import SASR
+
+HINDSIGHT = ("n_sampled_goal", "goal_selection_strategy", "copy_info_dict")
+"""Options of hindsight replay alone."""
 
 
 class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
@@ -44,6 +49,7 @@ class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
         seed: int | None = None,
         **options: Any,
     ) -> None:
+        _check_options(options, type(self))
         super().__init__(*arguments, **options)
         if n_steps < 1:
             raise ValueError(f"n_steps={n_steps} must be at least 1")
@@ -249,6 +255,15 @@ class _StoredStates:
         buffer = self.buffer
         rows, envs = np.divmod(slots.cpu().numpy(), buffer.n_envs)
         return buffer._states(_at(buffer.observations, rows, envs))[0], buffer._on_device(buffer.actions[rows, envs])[0]
+
+
+def _check_options(options: Mapping[str, Any], buffer: type[ReplayBuffer]) -> None:
+    """Name the right place of an option that Stable-Baselines3's buffer would only call unexpected."""
+    for name, value in options.items():
+        if name == "preset" or name in SasrConfig.__dataclass_fields__:
+            raise TypeError(f"{name}={value!r} is an option of the shaper; write {{'shaper': {{{name!r}: {value!r}}}}}")
+        if name in HINDSIGHT and not issubclass(buffer, HerReplayBuffer):
+            raise TypeError(f"{name}={value!r} is for hindsight replay; take ShapedHerReplayBuffer")
 
 
 def _discount(gamma: float | None) -> float:
