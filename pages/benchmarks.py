@@ -139,19 +139,17 @@ _ESTIMATORS = (
 
 
 def _mountain_car(new: Stored, old: Stored) -> str:
-    names = {"auto": "SAC + SASR `auto`, an earlier default", "authors": "SAC + SASR `authors`", "none": "SAC"}
-    methods = {"SAC + SASR `auto`": new["figures"]["methods"]["auto"]}
-    methods |= {names[name]: method for name, method in old["figures"]["methods"].items()}
-    steps = [f"{int(step):,} steps" for step in next(iter(methods.values()))["return_at"]]
-    rows = [
-        [
-            name,
-            *(f"{mean:.2f} ± {error:.2f}" for mean, error in method["return_at"].values()),
-            f"{method['reached']} of {old['figures']['seeds']}",
-        ]
-        for name, method in methods.items()
-    ]
+    names = {"auto": "SAC + SASR `auto`, the first default", "authors": "SAC + SASR `authors`", "none": "SAC"}
+    rows = [_row_of_mountain_car("SAC + SASR `auto`", new, "auto")]
+    rows += [_row_of_mountain_car(names[method], old, method) for method in old["figures"]["methods"]]
+    steps = [f"{int(step):,} steps" for step in new["figures"]["methods"]["auto"]["return_at"]]
     return _measured(table(["method", *steps, "seeds that ever reached the goal"], rows), new, old)
+
+
+def _row_of_mountain_car(name: str, stored: Stored, method: str) -> list[str]:
+    figures = stored["figures"]["methods"][method]
+    returns = [f"{mean:.2f} ± {error:.2f}" for mean, error in figures["return_at"].values()]
+    return [name, *returns, f"{figures['reached']} of {stored['figures']['seeds']}"]
 
 
 def _throughput(one: Stored, ten: Stored) -> str:
