@@ -23,7 +23,7 @@ BIN := .venv/bin
 
 # Small networks, so that it takes minutes on two cores; all else is the default.
 demo: .venv/demo          ## three seeds of MountainCar, ends with the paths of the curve and of the run folder
-	$(BIN)/sasr train MountainCar --seeds 3 --steps 20000 --set agent.hidden=64,64
+	$(BIN)/sasr train MountainCar --seeds 3 --steps 22000 --set agent.hidden=64,64
 
 test: .venv/dev           ## everything but what needs a GPU
 	$(BIN)/python -m pytest -n 2 -m "not gpu"
