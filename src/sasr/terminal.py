@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import Progress, ProgressColumn
 from rich.segment import Segment
 from rich.text import Text
 
@@ -32,6 +33,10 @@ class Terminal(Console):
     def print_line(self, text: str | Text, style: str = "") -> None:
         """Print a text as it is, without markup; in a file or a log it is not broken at 80 columns."""
         self.print(Text(text, style) if isinstance(text, str) else text, soft_wrap=True)
+
+    def progress(self, *columns: ProgressColumn) -> Progress:
+        """A progress bar that disappears at its end; a file gets none, where it would leave an empty line."""
+        return Progress(*columns, console=self, transient=True, disable=not self.is_terminal)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Escape texts; the console's own control codes are segments marked as such."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -35,7 +35,7 @@ def once_per_class(
     results: dict[str, T] = {}
     cannot_act: dict[str, ActionSpaceError] = {}
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with console.progress(*columns) as progress:
         bar = progress.add_task(title, total=len(by_class))
         for alike in by_class.values():
             first = alike[0]

@@ -7,7 +7,7 @@ import sys
 from typing import Annotated
 
 import tyro
-from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn
+from rich.progress import SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -42,7 +42,7 @@ def doctor(
     """
     console = Terminal()
     shaper = SASR(preset)
-    with _progress(console) as progress:
+    with console.progress() as progress:
         acting = progress.add_task("taking random steps", total=steps)
         rollout = visited(
             task, steps, seed=seed, info=info, progress=lambda done: progress.update(acting, completed=done)
@@ -50,7 +50,7 @@ def doctor(
     if diagnoses_images(rollout, shaper):
         _judge_images(console, task, preset, rollout, shaper, seed)
         return
-    with _progress(console, SpinnerColumn(), TextColumn("{task.description}", markup=False)) as progress:
+    with console.progress(SpinnerColumn(), TextColumn("{task.description}", markup=False)) as progress:
         bar = progress.add_task("comparing the estimate with the exact kernel")
         diagnosis = diagnose(rollout, shaper, seed=seed)
         better = None
@@ -81,7 +81,7 @@ def doctor(
 
 
 def _judge_images(console: Terminal, task: str, preset: str, rollout: RandomRollout, shaper: SASR, seed: int) -> None:
-    with _progress(console) as progress:
+    with console.progress() as progress:
         bar = progress.add_task("learning where actions show", total=UPDATES)
         diagnosis = diagnose_images(
             rollout, shaper, seed=seed, progress=lambda done: progress.update(bar, completed=done)
@@ -142,11 +142,6 @@ def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, diagnosis: 
         table.add_row(Text(f"R² of the {name}, by neighbours"), _number(r2), "> 0")
     table.add_row("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")
     return table
-
-
-def _progress(console: Terminal, *columns: ProgressColumn) -> Progress:
-    """A bar that is gone afterwards; in a file it would leave an empty line."""
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _as_flags(preset: str, shaper: SASR) -> str:

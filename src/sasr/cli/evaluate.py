@@ -7,7 +7,6 @@ from typing import Annotated
 
 import tyro
 from rich import box
-from rich.progress import Progress
 from rich.table import Table
 
 from sasr.cli.options import AllowImport
@@ -50,7 +49,7 @@ def evaluate_run(
         console.print_line(
             f"older checkpoint: {names} can't be used; this is the one of step {policy.steps:,}", "yellow"
         )
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    with console.progress() as progress:
         bar = progress.add_task("evaluating", total=episodes * len(policy.seeds))
         result = evaluate_policy(
             policy,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from sasr.api import complete, default_steps
 from sasr.cli.options import check_preset, split_settings
@@ -172,7 +172,7 @@ class Search:
         if self._value_of(self.default) is None:
             self.study.enqueue_trial(self.default)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        with console.progress(*columns) as progress:
             bar = progress.add_task("trying the default", total=trials)
             done = len(self._finished())
             while done < trials:
