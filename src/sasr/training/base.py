@@ -124,7 +124,7 @@ class Learner(ABC):
         for tensor in numbers:
             if len(tensor) % self.members == 0:
                 rows = tensor.reshape(-1, self.members, tensor[0].numel())
-                finite &= rows.isfinite().all(-1).all(0)
+                finite &= rows.isfinite().all(-1).all(0).to(self.device)  # counters of steps stay on the CPU
         return finite
 
     # ----------------------------------------------------------- checkpoints
