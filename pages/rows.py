@@ -195,27 +195,29 @@ def marks_explained(rows: Iterable[Row], where: str) -> tuple[str, ...]:
 
 
 def sources(results: Sequence[Result]) -> list[str]:
-    """What is missing or odd, then where results are from; results with the same text share a line."""
-    lines = []
-    remarks: dict[tuple[str, str], list[str]] = {}
+    """What is missing or odd, then where results are from.
+
+    Each remark and each command stands once, with the methods it is about. Remarks about the same methods share a line.
+    """
+    several = len({result.task for result in results}) > 1
+    remarks: dict[str, list[Result]] = {}
+    commands: dict[str, dict[str, list[Result]]] = {}
     for result in results:
-        if words := "; ".join([*result.gaps, *result.remarks]):
-            remarks.setdefault((result.task, words), []).append(f"`{result.method}`")
+        for remark in (*result.gaps, *result.remarks):
+            remarks.setdefault(remark, []).append(result)
+        origins = commands.setdefault(result.command or "command unknown", {})
+        origins.setdefault(_origin(result), []).append(result)
+    lines = []
     if remarks:
         lines += ["What is missing or odd:", ""]
-        lines += [f"- {', '.join(methods)} on {task}: {words}." for (task, words), methods in remarks.items()]
+        about: dict[str, list[str]] = {}
+        for remark, shared in remarks.items():
+            about.setdefault(_methods(shared, several), []).append(remark)
+        lines += [f"- {'; '.join(texts)} ({methods})." for methods, texts in about.items()]
         lines += ["", "Commands, machines, commits:", ""]
-    several = len({result.task for result in results}) > 1
-    origins: dict[str, list[Result]] = {}
-    for result in results:
-        origins.setdefault(_origin(result), []).append(result)
-    for origin, shared in origins.items():
-        methods = dict.fromkeys(f"`{result.method}`" for result in shared)
-        names = ", ".join(methods)
-        if several:
-            tasks = dict.fromkeys(result.task for result in shared)
-            names += " on " + ", ".join(tasks)
-        lines.append(f"- {names}: {origin}")
+    for command, origins in commands.items():
+        parts = [f"{_methods(shared, several)}: {origin}" for origin, shared in origins.items()]
+        lines.append(f"- {'; '.join(parts)}: `{command}`")
     return lines
 
 
@@ -260,17 +262,29 @@ def median_steps(steps_taken: Sequence[float], *, seed: int = 0) -> Estimate:
     return Estimate(float(middle(steps)), low, high)
 
 
+def _methods(results: Sequence[Result], with_tasks: bool) -> str:
+    """Their methods; with tasks, methods on the same tasks share them: `` `a`, `b` on Ant; `c` on Walker ``."""
+    tasks: dict[str, list[str]] = {}
+    for result in results:
+        tasks.setdefault(f"`{result.method}`", []).append(result.task)
+    if not with_tasks:
+        return ", ".join(tasks)
+    methods: dict[str, list[str]] = {}
+    for method, names in tasks.items():
+        methods.setdefault(", ".join(names), []).append(method)
+    return "; ".join(f"{', '.join(shared)} on {names}" for names, shared in methods.items())
+
+
 def _origin(result: Result) -> str:
-    """Seeds, commit, machine and command."""
-    seeds = seeds_in_words([seed.seed for seed in result.seeds]) if result.seeds else "no seed"
+    """Seeds, commit and machine."""
+    seeds = seeds_in_words(sorted(seed.seed for seed in result.seeds)) if result.seeds else "no seed"
     facts = result.machine
     device = str(facts.get("device") or facts.get("gpu") or "")
     parts = [str(facts.get("processor", "")), result.cores, "" if device == "cpu" else device]
     machine = ", ".join(part for part in parts if part) or "machine unknown"
     torch = f", torch {result.versions['torch']}" if result.versions.get("torch") else ""
-    curve = "" if result.curve_of == "evaluation" else "; the curve is of training, with exploration"
-    command = result.command or "command unknown"
-    return f"{seeds}, commit {result.commit or 'unknown'}, {machine}{torch}{curve}: `{command}`"
+    curve = "" if result.curve_of == "evaluation" else ", a curve of training with exploration"
+    return f"{seeds}, commit {result.commit or 'unknown'}, {machine}{torch}{curve}"
 
 
 def _whole_episodes(result: Result) -> bool:

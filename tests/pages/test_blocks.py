@@ -159,7 +159,7 @@ def test_the_papers_own_settings_run_in_one_suite_serve_the_others(store: Path) 
     assert rows["features"]["M=1000"] == rows["weight"]["λ=0.6"] != rows["bandwidth"]["h=0.2"]
     assert "φ=0.1" not in rows["retention"]
     said = "run as `λ=0.6`, which has the same settings"
-    assert f"`M=1000` on HumanKeep: {said}" in blocks["sources: ablation-features"]().text
+    assert f"- {said} (`M=1000`)." in blocks["sources: ablation-features"]().text
     assert said not in blocks["sources: ablation-bandwidth"]().text
 
 
