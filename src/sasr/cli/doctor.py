@@ -117,7 +117,7 @@ def _image_table(task: str, preset: str, rollout: RandomRollout, diagnosis: Imag
 
 def _empty_table(task: str, preset: str) -> Table:
     table = Table(title=Text(f"{task} under {preset}"), title_justify="left")
-    table.add_column("figure")
+    table.add_column("metric")
     table.add_column("value", justify="right")
     table.add_column("good", justify="right")
     return table
