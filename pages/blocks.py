@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import chain
 from typing import Any
 
 from pages.comparison import ALL, PAPERS_RIVALS, RIVALS, comparison_table, comparisons, rivals_table
@@ -19,10 +18,7 @@ from pages.rows import (
     PAPERS_DEFAULT,
     Row,
     base_of,
-    best_mean,
     interval,
-    marks,
-    marks_explained,
     method_table,
     rows_of,
     sources,
@@ -88,7 +84,6 @@ def rows_by_task(store: Store) -> dict[str, list[Row]]:
 def _comparison(store: Store, rows: Mapping[str, list[Row]]) -> Makers:
     blocks: Makers = {
         "table: in short": lambda: Block(_in_short(rows)),
-        "table: final": lambda: _overview(rows),
         "table: default against others": lambda: Block(rivals_table(rows, DEFAULT, RIVALS).to_markdown()),
         "table: paper's agent against others": lambda: Block(
             rivals_table(rows, PAPERS_DEFAULT, PAPERS_RIVALS).to_markdown()
@@ -126,39 +121,6 @@ def _with_our_agent(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """The methods of today on our agent, or on their own; and the others: the paper's agent, earlier defaults."""
     ours = [row for row in rows if row.method in built_in_methods() and row.method not in WITH_PAPERS_AGENT]
     return ours, [row for row in rows if row not in ours]
-
-
-def _overview(rows: Mapping[str, list[Row]]) -> Block:
-    ours: dict[str, list[Row]] = {}
-    others: dict[str, list[Row]] = {}
-    for task, task_rows in rows.items():
-        ours[task], others[task] = _with_our_agent(task_rows)
-    folded = details(OTHERS, [_final_table(others, OTHERS).to_markdown()])
-    return Block(f"{_final_table(ours, 'Final return').to_markdown()}\n{folded}")
-
-
-def _final_table(rows: Mapping[str, list[Row]], title: str) -> Table:
-    lines = []
-    for task, task_rows in rows.items():
-        best = best_mean(task_rows)
-        for index, row in enumerate(task_rows):
-            statistics = row.statistics
-            lines.append(
-                (
-                    Entry(f"[{task}]({slug(task)}.md)" if index == 0 else ""),
-                    Entry(row.method, mark=marks(statistics)),
-                    Entry(statistics.mean, statistics.error, digits=row.digits, best=statistics.mean == best),
-                    interval(statistics.iqm, row.digits),
-                    Entry(str(len(statistics.scores))),
-                    Entry(f"{row.result.steps:,}"),
-                )
-            )
-    return Table(
-        title=title,
-        columns=("task", "method", "mean ± s.e.", "IQM [95 %]", "seeds", "steps"),
-        rows=tuple(lines),
-        notes=marks_explained(list(chain.from_iterable(rows.values())), "the task's page says in what"),
-    )
 
 
 def _authors_table(rows: Mapping[str, list[Row]]) -> Table:
