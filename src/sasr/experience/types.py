@@ -26,6 +26,10 @@ class Transition(NamedTuple):
     success: Tensor | None = None  # (P, E) bool, the environment's info["is_success"]; None: judge by reward alone
     slot: Tensor | None = None  # (P, E) int64, where the host's replay buffer has stored this step
 
+    def valid_mask(self) -> Tensor:
+        """`valid`, or True everywhere, (P, E)."""
+        return torch.ones_like(self.terminated) if self.valid is None else self.valid
+
 
 class Batch(NamedTuple):
     """B sampled transitions of each of P seeds."""

@@ -200,8 +200,7 @@ class SASR(Shaper):
             self.reward_runs.drop(interrupted)
         if step is None:
             return None
-        valid = torch.ones_like(interrupted) if step.valid is None else step.valid
-        return step._replace(valid=valid & ~interrupted)
+        return step._replace(valid=step.valid_mask() & ~interrupted)
 
     @torch.no_grad()
     def release(self, slots: Tensor) -> None:

@@ -12,16 +12,13 @@ from torch.nn.functional import avg_pool2d
 
 from sasr.experience.types import Batch, Host, Transition
 from sasr.randomness import MemberStreams
-from sasr.shaping.base import Shaper
+from sasr.shaping.base import CPU, Shaper
 from sasr.shaping.rivals.ranges import check_positive, check_weight
 from sasr.shaping.rivals.state_vectors import StateVectors
 from sasr.shaping.settings import settings_from
 
-CPU = torch.device("cpu")
 PRIMES = (999_931, 999_953, 999_959, 999_961, 999_979, 999_983)
 """Lengths of the sketch's arrays, as released: 24 MB for each seed."""
-LARGE_PRIMES = (15_485_867, 15_485_917, 15_485_927, 15_485_933, 15_485_941, 15_485_959)
-"""The longer ones that were released for codes of 256 bits and more: 372 MB for each seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +109,7 @@ class Explo(Shaper):
     def observe(self, step: Transition) -> None:
         """Count one step of every environment, or keep it until there are enough to standardise by."""
         self.check(step)
-        valid = step.valid if step.valid is not None else torch.ones_like(step.terminated)
+        valid = step.valid_mask()
         if self.frozen:
             self.absorb(step.next_obs, valid)
             return

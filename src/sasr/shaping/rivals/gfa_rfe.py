@@ -22,13 +22,12 @@ from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationLinear, linear
 from sasr.randomness import MemberStreams
-from sasr.shaping.base import Shaper
+from sasr.shaping.base import CPU, Shaper
 from sasr.shaping.rivals.encoder import ObservationEncoder
 from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, spread
 from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_share, check_weight
 from sasr.shaping.settings import settings_from
 
-CPU = torch.device("cpu")
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
 
 
@@ -232,8 +231,7 @@ class GfaRfe(Shaper):
         if isinstance(self.scale, ReturnSpread):
             device = self.bound.device
             bonus = self.bonus(self._encoded(self.target_encoder, step.obs.to(device), step.action.to(device)))
-            valid = step.valid if step.valid is not None else torch.ones_like(step.terminated)
-            self.scale.advance(bonus, valid.to(device))
+            self.scale.advance(bonus, step.valid_mask().to(device))
 
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
