@@ -14,7 +14,7 @@ from sasr.evidence.evidence import Evidence
 from sasr.evidence.exact_counts import ExactCounts
 from sasr.evidence.features import RandomFeatures, StateNormaliser
 from sasr.evidence.flagged import FlaggedEvidence, ReplayFlags
-from sasr.evidence.kernels import kernel_named
+from sasr.evidence.kernels import KERNELS
 from sasr.evidence.on_device import EvidenceInBlocks, LinearCountsOnDevice
 from sasr.evidence.places import PlaceCounts, PlaceFeatures
 from sasr.evidence.squared_counts import SquaredCounts
@@ -46,7 +46,7 @@ def make_evidence(
     counts = make_counts(config, host, width)
     normaliser = StateNormaliser(host.members, width, enabled=config.standardise, clip=config.clip, device=host.device)
     bandwidth = 1.0 if isinstance(counts, PlaceCounts) else config.bandwidth
-    mapping = (normaliser, counts, kernel_named(config.kernel), bandwidth)
+    mapping = (normaliser, counts, KERNELS[config.kernel], bandwidth)
     options: dict[str, Any] = {
         "scaling": config.scaling,
         "burn_in": config.burn_in,
@@ -62,7 +62,7 @@ def make_evidence(
 
 def make_counts(config: SasrConfig, host: Host, width: int) -> Counts:
     """The estimator that the settings name; for images there is one that the settings may ask for."""
-    kernel = kernel_named(config.kernel)
+    kernel = KERNELS[config.kernel]
     if counts_places(config, host):
         _check_places(config)
         seen = PlaceFeatures(host.observation_space, host.action_space, seeds=host.seeds, device=host.device)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sasr.evidence.exact_counts import ExactCounts
-from sasr.evidence.kernels import kernel_named
+from sasr.evidence.kernels import KERNELS
 from sasr.experience.flatten import state_width
 from sasr.experience.random_rollout import RandomRollout, random_rollout
 from sasr.experience.retained import FAILURE, SUCCESS
@@ -161,14 +161,15 @@ def suggest(
 ) -> tuple[SASR, Diagnosis] | None:
     """The smallest change of settings that makes the shaped reward signal on `states`; None without one."""
     width = torch.as_tensor(np.asarray(states)).flatten(1).shape[1]
-    kernel = kernel_named(shaper.config.kernel)
-    h, rule = kernel.dimension_bandwidth(width), PRESETS["auto"].bandwidth
+    rule = PRESETS["auto"].bandwidth
+    wide = round(1.4 * KERNELS[shaper.config.kernel].dimension_bandwidth(width), 3)
+    more = 4 * shaper.config.features
     for change in (
         {"standardise": True},
         {"standardise": True, "bandwidth": rule},
-        {"standardise": True, "bandwidth": round(1.4 * h, 3)},
-        {"standardise": True, "bandwidth": rule, "features": 4 * shaper.config.features},
-        {"standardise": True, "bandwidth": round(1.4 * h, 3), "features": 4 * shaper.config.features},
+        {"standardise": True, "bandwidth": wide},
+        {"standardise": True, "bandwidth": rule, "features": more},
+        {"standardise": True, "bandwidth": wide, "features": more},
     ):
         candidate = SASR(config=dataclasses.replace(shaper.config, **change))
         if progress:

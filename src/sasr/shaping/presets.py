@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import Bandwidth, check_bandwidth
 from sasr.evidence.counts import EstimatorName
 from sasr.evidence.evidence import Scaling
-from sasr.evidence.kernels import KernelName, kernel_named
-from sasr.experience.retention import RETENTION, RetentionName
-from sasr.experience.segments import RULES, RuleName
+from sasr.evidence.kernels import KernelName
+from sasr.experience.retention import RetentionName
+from sasr.experience.segments import RuleName
 from sasr.shaping.reward_watch import PaidEnd
-from sasr.shaping.settings import foreign_option
+from sasr.shaping.settings import check_choices, settings_from
 
-SampleName = Literal["beta", "ratio"]
-WeightRule = Literal["fixed", "failures"]
-ImagesName = Literal["pixels", "places"]
-CHOICES = {"images": ImagesName, "paid_end": PaidEnd, "sample": SampleName, "weight_rule": WeightRule}
-PresetName = Literal["auto", "paper", "authors"]
 REMOVED_OPTIONS = (
     "draw",
     "form",
@@ -72,7 +66,7 @@ class SasrConfig:
 
     reward_weight: float = 0.6
     """Weight λ of the shaped reward."""
-    weight_rule: WeightRule = "fixed"
+    weight_rule: Literal["fixed", "failures"] = "fixed"
     """Keep λ constant (fixed), or multiply it by the share of failures among the retained states (failures)."""
     reward_min: float = 0.0
     """R_min, the shaped reward of a state that always failed."""
@@ -82,7 +76,7 @@ class SasrConfig:
     """At termination, add γ/(1 − γ) times R_max if the last step was rewarded, times R_min if not."""
     paid_end: PaidEnd = "goal"
     """After such a success: R_max (goal); the more rewards follow one another, R_min (lost) or the state's f (stay)."""
-    sample: SampleName = "beta"
+    sample: Literal["beta", "ratio"] = "beta"
     """A draw from the success rate's Beta distribution, or the ratio of the counts N_S/(N_S + N_F)."""
     state_action: bool = False
     """Count pairs of state and action, R(s, a), instead of states, R(s)."""
@@ -96,7 +90,7 @@ class SasrConfig:
     background: float = 0.0
     """Prior pseudo-count at the average success rate, from the first success on; 0 for none."""
 
-    images: ImagesName = "pixels"
+    images: Literal["pixels", "places"] = "pixels"
     """Compare images by their pixels under the kernel, or by the place where the agent's actions have an effect."""
     kernel: KernelName = "gaussian"
     """Shape of the kernel."""
@@ -126,6 +120,7 @@ class SasrConfig:
 
     def __post_init__(self) -> None:
         refuse_removed(vars(self))
+        check_choices(self)
         if not math.isfinite(self.reward_weight):
             raise ValueError(f"reward_weight={self.reward_weight} must be a finite number; the paper uses 0.6")
         if not self.reward_min <= self.reward_max:
@@ -145,16 +140,6 @@ class SasrConfig:
         if self.segment_steps < 1:
             raise ValueError(f"segment_steps={self.segment_steps} must be at least 1 step")
         check_bandwidth(self.bandwidth)
-        kernel_named(self.kernel)
-        if self.success_rule not in RULES:
-            raise unknown_name("success rule", self.success_rule, RULES)
-        if self.retention_rule not in RETENTION:
-            raise unknown_name("retention rule", self.retention_rule, RETENTION)
-        if self.estimator not in ("linear", "squared", "exact"):
-            raise unknown_name("estimator", self.estimator, ("linear", "squared", "exact"))
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in get_args(choices):
-                raise unknown_name(name, getattr(self, name), get_args(choices))
         if self.storage == "flags" and self.estimator == "exact":
             raise ValueError("storage='flags' needs estimator='linear' or 'squared': exact counts can't forget states")
 
@@ -196,8 +181,4 @@ def preset_config(name: str = "auto", **overrides: Any) -> SasrConfig:
     if name not in PRESETS:
         raise unknown_name("preset", name, PRESETS)
     refuse_removed(overrides)
-    known = [field.name for field in dataclasses.fields(SasrConfig)]
-    for option in overrides:
-        if option not in known:
-            raise foreign_option(SasrConfig, option)
-    return dataclasses.replace(PRESETS[name], **overrides)
+    return settings_from(SasrConfig, PRESETS[name], overrides)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -22,6 +21,7 @@ from sasr.shaping.base import CPU, Shaper, check_trajectory
 from sasr.shaping.beta import beta_draw, beta_mean, success_ratio
 from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
 from sasr.shaping.reward_watch import RewardRuns
+from sasr.shaping.settings import settings_from
 
 
 class SASR(Shaper):
@@ -39,7 +39,7 @@ class SASR(Shaper):
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
         refuse_removed(overrides)
-        self.config = dataclasses.replace(config, **overrides) if config else preset_config(preset, **overrides)
+        self.config = settings_from(SasrConfig, config, overrides) if config else preset_config(preset, **overrides)
         self.truncation_is_terminal = self.config.truncation_is_terminal
         self.flagged = self.config.storage == "flags"
 
@@ -48,7 +48,8 @@ class SASR(Shaper):
         config = self.config
         self.width, dtype = self.obs_width, state_dtype(host.observation_space)
         if config.state_action:
-            self.width, dtype = self.obs_width + action_width(host.action_space), torch.float32
+            self.width += action_width(host.action_space)
+            dtype = torch.float32
         self.evidence = make_evidence(
             config, host, width=self.width, dtype=dtype, states_of=self._states, count_block=self._count_block
         )
@@ -141,8 +142,7 @@ class SASR(Shaper):
 
     def counts(self, batch: Batch) -> Tensor:
         """Ñ_S and Ñ_F of the sampled states, (P, B, 2)."""
-        states = self._batch_states(batch)
-        return self.evidence.counts(states)
+        return self.evidence.counts(self._batch_states(batch))
 
     def bonus(self, rate: Tensor, batch: Batch) -> Tensor:
         """f: success rates (P, B) mapped to [R_min, R_max], with the discounted sum after a true termination."""
@@ -179,8 +179,7 @@ class SASR(Shaper):
     @torch.no_grad()
     def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
         """Counts, success rate and share of clamped counts of a batch, (P,); costs as much as `shape`."""
-        states = self._batch_states(batch)
-        raw = self.evidence.raw(states)
+        raw = self.evidence.raw(self._batch_states(batch))
         n_success, n_failure = self.evidence.finish(raw).unbind(-1)
         mean = beta_mean(n_success, n_failure)
         return {
@@ -232,9 +231,9 @@ class SASR(Shaper):
     def _check_images(self, obs: Tensor) -> None:
         """Raise a ValueError for images of another size, or whose channels stand elsewhere; flat ones are taken."""
         expected = tuple(self.bound.observation_space.shape or ())
-        found = tuple(obs.shape[2:])
-        if len(expected) > 1 and len(found) > 1 and found != expected:
-            raise ValueError(f"obs has images of shape {found}, but this shaper was bound to images of {expected}")
+        shape = tuple(obs.shape[2:])
+        if len(expected) > 1 and len(shape) > 1 and shape != expected:
+            raise ValueError(f"obs has images of shape {shape}, but this shaper was bound to images of {expected}")
 
     def _states(self, obs: Tensor, action: Tensor) -> Tensor:
         """Inputs of the kernel, (P, n, k): states, or states with actions."""

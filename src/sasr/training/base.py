@@ -36,7 +36,7 @@ class Learner(ABC):
     """The stored steps: a replay buffer or rollouts."""
 
     def __init__(self, host: Host, agent: Any, shaper: RewardShaper | None) -> None:
-        self.agent, self.shaper = agent, adapt(shaper)
+        self.agent, self.shaper = agent, None if shaper is None else adapt(shaper)
         self.members, self.envs, self.device, self.discount = host.members, host.envs, host.device, host.discount
         self.frame_stack, layout = host.frame_stack, host.stack_layout
         self.frames: FrameHistory | None = None

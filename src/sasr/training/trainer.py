@@ -366,7 +366,7 @@ def make_learner(
     config: TrainConfig, population: Population, shaper: RewardShaper | None, device: torch.device
 ) -> Learner:
     """Agent, experience and shaper as one."""
-    shaper = adapt(shaper)
+    shaper = None if shaper is None else adapt(shaper)
     _, kind = agent_named(config.agent, population.action_space)
     host = Host(
         observation_space=population.observation_space,

@@ -9,16 +9,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sasr.errors import unknown_name
 from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
-from sasr.networks.layers import ACTIVATIONS
 from sasr.randomness import MemberStreams
 from sasr.shaping.base import CPU, Shaper
 from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
 from sasr.shaping.rivals.random_network import RandomNetwork
 from sasr.shaping.rivals.ranges import check_positive, check_share, check_weight
 from sasr.shaping.rivals.state_vectors import StateVectors
+from sasr.shaping.settings import check_choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +52,7 @@ class DistillationConfig:
     (sac, ppo). All others, and separate_stream=false, add it to the reward."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.weight is not None:
             check_weight(self.weight)
         check_positive(self, "learning_rate", "clip")
@@ -60,15 +60,11 @@ class DistillationConfig:
             raise ValueError(f"hidden={self.hidden} has a layer without units; the default is (256, 256)")
         if self.outputs is not None and self.outputs < 1:
             raise ValueError(f"outputs={self.outputs} must be at least 1; with 64 errors seldom vanish by chance")
-        if self.activation not in ACTIVATIONS:
-            raise unknown_name("activation", self.activation, ACTIVATIONS)
         if not self.bias >= 0.0:
             raise ValueError(f"bias={self.bias} must not be negative; 0 starts without biases, as published")
         check_share(self, "trained_share")
         if not 0.0 <= self.horizon_discount < 1.0:
             raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the published one")
-        if self.normaliser not in ("return", "replay"):
-            raise unknown_name("normaliser", self.normaliser, ("return", "replay"))
 
     def weight_on(self, host: Host) -> float:
         """The weight; where none is given, one that suits what the host learns from."""

@@ -37,8 +37,6 @@ class DrndConfig(DistillationConfig):
             raise ValueError(f"targets={self.targets} must be at least 2: one has no spread to count with; 5 is usual")
         if not 0.0 <= self.alpha <= 1.0:
             raise ValueError(f"alpha={self.alpha} must be in [0, 1]; the released code has 0.95")
-        if self.root not in ("each", "mean"):
-            raise ValueError(f"root={self.root!r} must be 'each' or 'mean'")
 
 
 class Terms(NamedTuple):

@@ -74,15 +74,18 @@ class Explo(Shaper):
 
     def make(self, host: Host) -> None:
         """Draw the projection and clear the table."""
-        config, device, P = self.config, host.device, host.members
+        config, device = self.config, host.device
+        P = host.members
         self.vectors = StateVectors(host.observation_space, device)
-        self.width, self.weight, default_bits = self.vectors.width, 0.1, 64
         if self.vectors.picture:
-            self.width = (self.vectors.picture[0] // 2) * (self.vectors.picture[1] // 2)
-            default_bits = 256
-        bits = config.bits or default_bits
-        if self.vectors.picture:
+            height, width = self.vectors.picture
+            self.width = (height // 2) * (width // 2)
+            bits = config.bits or 256
             self.weight = 2.56 / bits
+        else:
+            self.width = self.vectors.width
+            bits = config.bits or 64
+            self.weight = 0.1
         if config.weight is not None:
             self.weight = config.weight
         init = MemberStreams(host.seeds, "explo", CPU).generators

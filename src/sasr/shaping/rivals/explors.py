@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 
-from sasr.errors import unknown_name
 from sasr.experience.flatten import action_width, state_dtype
 from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
@@ -26,7 +25,7 @@ from sasr.shaping.rivals.encoder import EncodedNetwork, ObservationEncoder
 from sasr.shaping.rivals.explo import Explo
 from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_weight
 from sasr.shaping.rivals.rnd import RND
-from sasr.shaping.settings import settings_from
+from sasr.shaping.settings import check_choices, settings_from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +64,10 @@ class ExplorsConfig:
     """Sampled actions that approximate an expectation over the policy."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_weight(self.weight)
         check_not_negative(self, "learned_weight", "bonus_weight", "bonus_scale", "bonus_max", "reward_lr", "value_lr")
         check_at_least_one(self, "bits", "window", "batch_size", "actions")
-        if self.bonus not in ("counts", "network"):
-            raise unknown_name("bonus", self.bonus, ("counts", "network"))
         if not (self.bonus_scale > 0.0 and self.bonus_max > 0.0):
             raise ValueError(
                 f"bonus_scale={self.bonus_scale} and bonus_max={self.bonus_max} must be above 0; for no bonus take "

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from sasr.errors import unknown_name
 from sasr.experience.flatten import action_width
 from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
@@ -26,7 +25,7 @@ from sasr.shaping.base import CPU, Shaper
 from sasr.shaping.rivals.encoder import ObservationEncoder
 from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, spread
 from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_share, check_weight
-from sasr.shaping.settings import settings_from
+from sasr.shaping.settings import check_choices, settings_from
 
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
 
@@ -69,13 +68,12 @@ class GfaRfeConfig:
     """As in the released code: initial weights scaled by the number of outputs, and one Adam for all networks."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.weight is not None:
             check_weight(self.weight)
         check_at_least_one(self, "width")
         check_share(self, "tau")
         check_not_negative(self, "learning_rate", "confidence", "bonus_max", "value_max")
-        if self.normaliser not in ("return", "replay", "none"):
-            raise unknown_name("normaliser", self.normaliser, ("return", "replay", "none"))
         if not 0.0 <= self.horizon_discount < 1.0:
             raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the usual one")
         if self.networks < 2:
@@ -146,7 +144,8 @@ class TurnAdam(nn.Module):
 
     def __init__(self, ensemble: Ensemble, *, lr: float, together: bool) -> None:
         super().__init__()
-        self.lr, self.together, self.ensemble = lr, together, [ensemble]  # in a list: its owner registers it
+        self.lr, self.together = lr, together
+        self.ensemble = [ensemble]  # in a list: its owner registers it
         device = ensemble.gain.device
         self.register_buffer("steps", torch.zeros(ensemble.networks, device=device))
         for index, parameter in enumerate(ensemble.by_network(list(ensemble.parameters()))):
@@ -208,12 +207,10 @@ class GfaRfe(Shaper):
         # All value functions of a seed share one encoder of pictures, which every update trains.
         encoder_parameters = list(self.encoder.parameters())  # none, but for pictures
         self.encoder_adam = Adam(encoder_parameters, lr=config.learning_rate) if encoder_parameters else None
-        self.scale: RecentSum | ReturnSpread
-        common: dict[str, Any] = {"discount": config.horizon_discount, "device": device}
+        discount = config.horizon_discount
+        self.scale: RecentSum | ReturnSpread = RecentSum(host.members, discount=discount, device=device)
         if config.normaliser == "return":
-            self.scale = ReturnSpread(host.members, host.envs, learning=False, **common)
-        else:
-            self.scale = RecentSum(host.members, **common)
+            self.scale = ReturnSpread(host.members, host.envs, discount=discount, device=device, learning=False)
         self.register_buffer("turn", torch.zeros(1, dtype=torch.int64, device=device))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
         self.streams = MemberStreams(host.seeds, "gfa_rfe/update", device)
@@ -260,9 +257,8 @@ class GfaRfe(Shaper):
         self.check_batch(batch)
         action = self.policy_of(self.bound).propose(batch.next_obs, self.streams)
         target, deviation, bonus = self.target(batch, action)
-        loss = self.fit(
-            self._encoded(self.encoder, batch.obs, batch.action), target, weight=deviation.square().reciprocal()
-        )
+        weight = deviation.square().reciprocal()
+        loss = self.fit(self._encoded(self.encoder, batch.obs, batch.action), target, weight=weight)
         self.scale.update(bonus)
         return {
             "deviation": bonus.mean(1) / max(self.config.confidence, 1e-12),
@@ -271,7 +267,7 @@ class GfaRfe(Shaper):
             "bonus_at_limit": (bonus >= self.config.bonus_max).float().mean(1),
             "intrinsic_value": target.mean(1),
             "ensemble_loss": loss,
-            "sample_weight": deviation.square().reciprocal().mean(1),
+            "sample_weight": weight.mean(1),
         }
 
     @torch.no_grad()

@@ -170,7 +170,7 @@ class Relara(Shaper):
     def absorb(self, obs: Tensor, action: Tensor, slot: Tensor) -> None:
         """Keep the proposals for a step (P, E, …) by its slots: they are the actions that are learned from later."""
         device = self.bound.device
-        obs, action, slot = obs.to(device), action.to(device), slot.to(device)
+        obs, action, slot = (part.to(device) for part in (obs, action, slot))
         like = torch.empty(slot.shape, device=device)
         at_random = 2.0 * self.observe_streams.uniform(like) - 1.0
         chosen, _, _ = self.propose(obs, self.flat_actions(action), self.observe_streams.normal(like))
