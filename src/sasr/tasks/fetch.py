@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from sasr.tasks import rendering
-from sasr.tasks.catalogue import Profile
+from sasr.tasks.catalogue import Profile, check_profile
 
 try:
     import mujoco
@@ -108,8 +108,7 @@ class Robot(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     metadata = MujocoFetchEnv.metadata
 
     def __init__(self, arm: Arm, *, profile: Profile, end_on_success: bool = False) -> None:
-        if profile not in ("code", "paper"):
-            raise ValueError(f"profile={profile!r} must be 'code' or 'paper'")
+        check_profile(profile)
         self.arm = arm
         self.profile = profile
         self.end_on_success = end_on_success

@@ -12,7 +12,7 @@ from gymnasium.utils import EzPickle
 from numpy.typing import NDArray
 
 from sasr.tasks import rendering
-from sasr.tasks.catalogue import Profile
+from sasr.tasks.catalogue import Profile, check_profile
 
 try:
     import mujoco
@@ -44,8 +44,7 @@ class _Sparse(MujocoEnv):
         def render(self) -> Any: ...
 
     def __init__(self, *, profile: Profile, threshold: float, **kwargs: Any) -> None:
-        if profile not in ("code", "paper"):
-            raise ValueError(f"profile={profile!r} must be 'code' or 'paper'")
+        check_profile(profile)
         rendering.require(kwargs.get("render_mode"))
         self.profile = profile
         self.threshold = threshold
