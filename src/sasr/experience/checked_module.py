@@ -70,11 +70,11 @@ def check_state(module: nn.Module, state: Mapping[str, Any]) -> None:
     for key, tensor in current.items():
         if key.endswith("_extra_state"):
             continue
-        expected, found = list(tensor.shape), list(state[key].shape)
-        if key in axes and len(found) == len(expected):
-            expected[axes[key]] = found[axes[key]]
-        if expected != found:
-            raise ValueError(f"state_dict entry {key!r} has shape {tuple(found)}, expected {tuple(expected)}; {fix}")
+        expected, saved = list(tensor.shape), list(state[key].shape)
+        if key in axes and len(saved) == len(expected):
+            expected[axes[key]] = saved[axes[key]]
+        if expected != saved:
+            raise ValueError(f"state_dict entry {key!r} has shape {tuple(saved)}, expected {tuple(expected)}; {fix}")
     for path, part in growing.items():
         prefix = f"{path}." if path else ""
         reason = part.why_not({key.removeprefix(prefix): state[key] for key in current if key.startswith(prefix)})

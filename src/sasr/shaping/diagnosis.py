@@ -242,12 +242,12 @@ class _Probe:
         evidence = self.shaper.evidence
         stored, new = (evidence.normaliser.of_member(0, part) for part in (self.stored, self.new))
         h, count = float(evidence.h[0]), len(stored) + len(new)
-        found = outcomes(rollout, self.shaper.config.segment_steps)
+        per_name = outcomes(rollout, self.shaper.config.segment_steps)
 
         def alike(x: Tensor, y: Tensor) -> Tensor:
             return evidence.kernel.value(x, y, h)
 
-        return {name: explained(alike, stored, new, own[:count]) for name, own in found.items()}
+        return {name: explained(alike, stored, new, values[:count]) for name, values in per_name.items()}
 
     def reliability(self) -> float:
         """Correlation of the two runs' success rates over the new states."""

@@ -105,7 +105,7 @@ def diagnose_images(
 
     z_stored, z_new = _features(counted, stored), _features(counted, new)
     visits = _visits(rollout, (z_new @ z_stored.sum(0)), len(stored))
-    found = {
+    r2 = {
         name: explained(lambda x, y: x @ y.T, z_stored, z_new, values)
         for name, values in outcomes(rollout, config.segment_steps).items()
     }
@@ -114,8 +114,8 @@ def diagnose_images(
         cells=z_stored.shape[1],
         action_loss=loss,
         visits=visits,
-        explained=found,
-        reason=_reason(visits, found),
+        explained=r2,
+        reason=_reason(visits, r2),
     )
 
 
@@ -162,12 +162,12 @@ def _visits(rollout: RandomRollout, counts: Tensor, stored: int) -> float:
     return rank_correlation(counts.numpy(), true)
 
 
-def _reason(visits: float, found: dict[str, float]) -> str:
+def _reason(visits: float, r2: dict[str, float]) -> str:
     if not math.isnan(visits):
         if visits < MIN_RANK_CORRELATION:
             return f"counts do not follow the visits of the agent's place (rank correlation {visits:.2f})"
         return ""
-    known = {name: r2 for name, r2 in found.items() if not math.isnan(r2)}
-    if known and max(known.values()) <= 0.0:
+    known = [figure for figure in r2.values() if not math.isnan(figure)]
+    if known and max(known) <= 0.0:
         return "images in the same place say no more than the average about what follows"
     return ""

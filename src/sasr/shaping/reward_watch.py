@@ -82,8 +82,8 @@ class SuccessWatch:
     """Sees every step until the first success, and warns once where a dozen episodes terminated without one.
 
     >>> watch = SuccessWatch()
-    >>> told = [watch.observe(np.array([-1.0]), np.array([True])) for _ in range(20)]
-    >>> [number for number, text in enumerate(told, start=1) if text]
+    >>> texts = [watch.observe(np.array([-1.0]), np.array([True])) for _ in range(20)]
+    >>> [number for number, text in enumerate(texts, start=1) if text]
     [12]
     """
 

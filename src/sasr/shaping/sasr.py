@@ -142,7 +142,8 @@ class SASR(Shaper):
 
     def counts(self, batch: Batch) -> Tensor:
         """Ñ_S and Ñ_F of the sampled states, (P, B, 2)."""
-        return self.evidence.counts(self._batch_states(batch))
+        states = self._batch_states(batch)
+        return self.evidence.counts(states)
 
     def bonus(self, rate: Tensor, batch: Batch) -> Tensor:
         """f: success rates (P, B) mapped to [R_min, R_max], with the discounted sum after a true termination."""
@@ -179,7 +180,8 @@ class SASR(Shaper):
     @torch.no_grad()
     def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
         """Counts, success rate and share of clamped counts of a batch, (P,); costs as much as `shape`."""
-        raw = self.evidence.raw(self._batch_states(batch))
+        states = self._batch_states(batch)
+        raw = self.evidence.raw(states)
         n_success, n_failure = self.evidence.finish(raw).unbind(-1)
         mean = beta_mean(n_success, n_failure)
         return {

@@ -24,7 +24,8 @@ class ImagePace:
             device: Where it learns.
             burn_in: Steps of each seed before the first update.
         """
-        self.steps, self.cycle, self.device, self.burn_in = steps, cycle, device, burn_in
+        self.steps, self.cycle = steps, cycle
+        self.device, self.burn_in = device, burn_in
         self.is_known = False
         self._before = (0.0, 0)  # seconds and steps without learning
         self._learning = (0.0, 0)  # the same since learning began
@@ -57,10 +58,10 @@ class ImagePace:
         if self._warm_up > 0:
             self._warm_up -= steps
             return ""
-        learned_for = (self._learning[0] + seconds, self._learning[1] + steps)
-        self._learning = learned_for
+        learning_seconds, learning_steps = self._learning[0] + seconds, self._learning[1] + steps
+        self._learning = (learning_seconds, learning_steps)
         # Whole cycles alone: a rollout's updates all come in its last step.
-        if learned_for[0] < ENOUGH_SECONDS or learned_for[1] < self.cycle or learned_for[1] % self.cycle >= steps:
+        if learning_seconds < ENOUGH_SECONDS or learning_steps < self.cycle or learning_steps % self.cycle >= steps:
             return ""
         self.is_known = True
         return self._text(at)
