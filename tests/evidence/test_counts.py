@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from sklearn.neighbors import KernelDensity
 from torch import Tensor
 
-from sasr.evidence import Counts, ExactCounts, LinearCounts, SquaredCounts
+from sasr.evidence.counts import Counts, LinearCounts
+from sasr.evidence.exact_counts import ExactCounts
 from sasr.evidence.features import RandomFeatures
 from sasr.evidence.kernels import KERNELS, Gaussian
+from sasr.evidence.squared_counts import SquaredCounts
 
 K, M = 3, 24
 

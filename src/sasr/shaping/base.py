@@ -28,37 +28,33 @@ class RewardShaper(Protocol):
 
     def bind(self, host: Host) -> None:
         """Take on the spaces, seeds and device of a host; called once, before anything else."""
-        ...
 
+    @abstractmethod
     def observe(self, step: Transition) -> None:
         """Learn what happened; called exactly once per environment step."""
-        ...
 
     def release(self, slots: Tensor) -> None:
         """Forget replay slots (P, E) that the host is about to overwrite; most shapers have nothing to forget."""
-        ...
 
+    @abstractmethod
     def shape(self, batch: Batch) -> Tensor:
         """What to add to the batch's rewards, (P, B), its weight included.
 
         Trains nothing, changes no state but the position of the shaper's own generator, carries no gradient.
         """
-        ...
 
+    @abstractmethod
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """Train on a batch after the agent did, and return figures to log, each (P,), of now: no views of the state."""
-        ...
 
     def state_dict(self) -> Mapping[str, Any]:
         """Everything learned or counted."""
-        ...
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
         """Continue from a saved state; raises before it changes anything if the state does not fit."""
-        ...
 
 
-class Shaper(GrowingModule, ABC):
+class Shaper(GrowingModule, RewardShaper, ABC):
     """Base class of reward shapers: binds to a host, checks what comes in, and has defaults for the optional methods.
 
     A method defines `make`, `observe`, `shape` and `update`.
@@ -115,23 +111,11 @@ class Shaper(GrowingModule, ABC):
 
     # ------------------------------------------------------- from steps to rewards
 
-    @abstractmethod
-    def observe(self, step: Transition) -> None:
-        """Learn what happened; called exactly once per environment step."""
-
     def absorb(self, *args: Any, **kwargs: Any) -> None:
         """The part of `observe` that is tensor work of fixed shapes; a learner may replace it by a CUDA graph of it.
 
         Takes tensors from any device.
         """
-
-    @abstractmethod
-    def shape(self, batch: Batch) -> Tensor:
-        """What to add to the batch's rewards, (P, B), its weight included; without gradient or change of state."""
-
-    @abstractmethod
-    def update(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Train on a batch after the agent did, and return figures to log, each (P,), of now: no views of the state."""
 
     def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
         """Figures about a batch, each (P,), that are only computed when they are logged; draws nothing."""
