@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -77,9 +76,7 @@ class InProcess:
     def late(self) -> Place | None:
         """The environment that is being stepped."""
         place = self._place
-        if place.busy_with == shared.IDLE:
-            return None
-        return place
+        return None if place.busy_with == shared.IDLE else place
 
     def save(self) -> dict[str, NDArray[Any]]:
         """The memories of all environments."""
@@ -183,11 +180,8 @@ class Population:
         runner = self._open_runner()
         if self.pending:
             self._wait()
-        seeds = []
-        for seed in self.seeds:
-            for place in range(self.environments):
-                seeds.append(stream_seed(seed, f"{stream}/{place}"))
-        self._board.seed[:] = seeds
+        streams = [f"{stream}/{environment}" for environment in range(self.environments)]
+        self._board.seed[:] = [stream_seed(seed, name) for seed in self.seeds for name in streams]
         self._started = True
         self._request(runner, shared.RESET)
         self._wait()
@@ -253,9 +247,7 @@ class Population:
     @property
     def processes(self) -> list[subprocess.Popen[bytes]]:
         """The workers' processes."""
-        if self.runner is None:
-            return []
-        return self.runner.processes
+        return self.runner.processes if self.runner else []
 
     @property
     def closed(self) -> bool:
@@ -273,9 +265,7 @@ class Population:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _choose_workers(self, asked: int | None, probe: Env) -> int:
@@ -283,8 +273,9 @@ class Population:
         if asked is not None:
             _at_least(asked, 0, "workers", "the population; 0 steps in this process")
             if asked > total:
-                message = f"workers={asked} is more than the {total} environments; {total} are started"
-                warnings.warn(message, stacklevel=3)
+                warnings.warn(
+                    f"workers={asked} is more than the {total} environments; {total} are started", stacklevel=3
+                )
             return min(asked, total)
         available = cores()
         if total == 1 or available == 1 or sys.platform == "win32":
@@ -312,21 +303,17 @@ class Population:
             yield
         except RunnerError as error:
             self.close()
-            place, how = error.place, error.how
-            self._closed_because = how
-            if place.worker is not None:
-                self._closed_because = f"worker {place.worker} {how}"
-            message = f"{self.task}: {self._place_in_words(place)}, {how}{error.details}"
-            raise PopulationError(message) from error.__cause__
+            worker = error.place.worker
+            self._closed_because = error.how if worker is None else f"worker {worker} {error.how}"
+            where = f"{self.task}: {self._place_in_words(error.place)}"
+            raise PopulationError(f"{where}, {error.how}{error.details}") from error.__cause__
 
     def unanswered(self) -> tuple[int, str]:
         """The number of the last request, and a text for who has not answered it; empty if nobody has to."""
         if self.closed or self.runner is None:
             return 0, ""
         late = self.runner.late() if self.pending else None
-        if late is None:
-            return self.runner.requests, ""
-        return self.runner.requests, self._place_in_words(late)
+        return self.runner.requests, self._place_in_words(late) if late else ""
 
     def _place_in_words(self, place: Place) -> str:
         environment = ""
@@ -381,10 +368,8 @@ class Population:
                 f"actions have shape {actions.shape}, {self.task} needs {expected}: "
                 "(seeds, environments, *action shape)"
             )
-        allowed = "iufb"
-        if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-            allowed = "iu"
-        if actions.dtype.kind not in allowed:
+        integers = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+        if actions.dtype.kind not in ("iu" if integers else "iufb"):
             raise TypeError(f"actions are {actions.dtype}, {self.task} needs {space.dtype}")
         # Before the comparison: 0.7 exceeds a bound of float32(0.7).
         actions = actions.astype(space.dtype, copy=False)
@@ -396,16 +381,12 @@ class Population:
         return actions
 
     def _outside(self, value: Any, low: Any, high: Any, index: tuple[int, ...]) -> ValueError:
-        seed_index, environment, *rest = index
-        where = ""
-        if len(rest) == 1:
-            where = f" at index {rest[0]}"
-        elif rest:
-            where = f" at index {tuple(rest)}"
+        seed_index, environment, *entry = index
         who = self._environment_in_words(seed_index * self.environments + environment)
-        reason = "the agent must clip it"
-        if np.isnan(value):
-            reason = "the agent has diverged"
+        where = ""
+        if entry:
+            where = f" at index {entry[0] if len(entry) == 1 else tuple(entry)}"
+        reason = "the agent has diverged" if np.isnan(value) else "the agent must clip it"
         return ValueError(f"the action of {who} is {value!s}{where}, outside [{low}, {high}]; {reason}")
 
 

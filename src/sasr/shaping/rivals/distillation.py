@@ -15,7 +15,7 @@ from sasr.randomness import MemberStreams
 from sasr.shaping.base import CPU, Shaper
 from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread
 from sasr.shaping.rivals.random_network import RandomNetwork
-from sasr.shaping.rivals.ranges import check_positive, check_share, check_weight
+from sasr.shaping.rivals.ranges import check_discount, check_positive, check_share, check_weight
 from sasr.shaping.rivals.state_vectors import StateVectors
 from sasr.shaping.settings import check_choices
 
@@ -53,8 +53,7 @@ class DistillationConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        if self.weight is not None:
-            check_weight(self.weight)
+        check_weight(self.weight)
         check_positive(self, "learning_rate", "clip")
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={self.hidden} has a layer without units; the default is (256, 256)")
@@ -63,8 +62,7 @@ class DistillationConfig:
         if not self.bias >= 0.0:
             raise ValueError(f"bias={self.bias} must not be negative; 0 starts without biases, as published")
         check_share(self, "trained_share")
-        if not 0.0 <= self.horizon_discount < 1.0:
-            raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the published one")
+        check_discount(self, "horizon_discount")
 
     def weight_on(self, host: Host) -> float:
         """The weight; where none is given, one that suits what the host learns from."""

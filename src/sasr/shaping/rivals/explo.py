@@ -40,8 +40,7 @@ class ExploConfig:
     """Lengths of the sketch's arrays; several times the number of codes, or counts come out too high."""
 
     def __post_init__(self) -> None:
-        if self.weight is not None:
-            check_weight(self.weight)
+        check_weight(self.weight)
         check_positive(self, "first_states")
         if self.bits is not None and self.bits < 1:
             raise ValueError(f"bits={self.bits} must be at least 1; 64 is the default for vectors")

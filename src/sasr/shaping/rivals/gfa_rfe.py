@@ -24,7 +24,13 @@ from sasr.randomness import MemberStreams
 from sasr.shaping.base import CPU, Shaper
 from sasr.shaping.rivals.encoder import ObservationEncoder
 from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, spread
-from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_share, check_weight
+from sasr.shaping.rivals.ranges import (
+    check_at_least_one,
+    check_discount,
+    check_not_negative,
+    check_share,
+    check_weight,
+)
 from sasr.shaping.settings import check_choices, settings_from
 
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
@@ -69,13 +75,11 @@ class GfaRfeConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        if self.weight is not None:
-            check_weight(self.weight)
+        check_weight(self.weight)
         check_at_least_one(self, "width")
         check_share(self, "tau")
         check_not_negative(self, "learning_rate", "confidence", "bonus_max", "value_max")
-        if not 0.0 <= self.horizon_discount < 1.0:
-            raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the usual one")
+        check_discount(self, "horizon_discount")
         if self.networks < 2:
             raise ValueError(f"networks={self.networks} can't disagree; take at least 2, the released code has 10")
         if not 0.0 < self.deviation_min <= self.deviation_max:
