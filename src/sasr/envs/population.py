@@ -20,9 +20,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sasr.envs import shared_memory as shared
-from sasr.envs.replayable import Stepper, check_memory
-from sasr.envs.shared_memory import Board, BoardShape
-from sasr.envs.worker_pool import Arrays, Build, Place, RunnerError, WorkerPool, cores
+from sasr.envs.replayable import Stepper, check_saved
+from sasr.envs.shared_memory import Arrays, Board, BoardShape
+from sasr.envs.worker_pool import Build, Place, RunnerError, WorkerPool, cores
 from sasr.randomness import stream_seed
 from sasr.tasks.environment import Env, TaskLike, close_environment, make, resolve, task_name
 
@@ -86,7 +86,7 @@ class InProcess:
     def restore(self, saved: Arrays) -> None:
         """Restore all environments."""
         with self._errors_with_place():
-            self.stepper.restore(dict(saved))
+            self.stepper.restore(saved)
 
     def close(self) -> None:
         """Close the environments."""
@@ -156,7 +156,7 @@ class Population:
         self._watched = False
         self._closed_because = ""
         self.runner: InProcess | WorkerPool | None = None
-        with self._naming_the_seed():
+        with self._errors_with_seed():
             self.runner = self._make_runner(build)
         self._board = self.runner.board
 
@@ -223,10 +223,10 @@ class Population:
     def save(self) -> dict[str, NDArray[Any]]:
         """The start and the actions of the current episodes, as plain arrays; see `restore`."""
         runner = self._idle_runner("save()")
-        with self._naming_the_seed():
+        with self._errors_with_seed():
             return runner.save()
 
-    def restore(self, saved: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    def restore(self, saved: Arrays) -> NDArray[np.bool_]:
         """Return to a saved moment by replaying the episodes; `observation` has the current observations then.
 
         Returns (P, E): the episodes that had to restart, because their replay gave other observations.
@@ -234,7 +234,7 @@ class Population:
         self._check_saved(saved)
         self._started = True
         runner = self._idle_runner("restore()")
-        with self._naming_the_seed():
+        with self._errors_with_seed():
             runner.restore(saved)
         return self._by_seed(self._board.restarted)
 
@@ -292,12 +292,12 @@ class Population:
         runner.request(command)
 
     def _wait(self) -> None:
-        with self._naming_the_seed():
+        with self._errors_with_seed():
             self._open_runner().wait()
         self.pending = False
 
     @contextmanager
-    def _naming_the_seed(self) -> Iterator[None]:
+    def _errors_with_seed(self) -> Iterator[None]:
         """Close the population on an error, and add the task, the worker and the seed to its message."""
         try:
             yield
@@ -305,7 +305,7 @@ class Population:
             self.close()
             worker = error.place.worker
             self._closed_because = error.how if worker is None else f"worker {worker} {error.how}"
-            where = f"{self.task}: {self._place_in_words(error.place)}"
+            where = f"{self.task}: {self._describe(error.place)}"
             raise PopulationError(f"{where}, {error.how}{error.details}") from error.__cause__
 
     def unanswered(self) -> tuple[int, str]:
@@ -313,21 +313,21 @@ class Population:
         if self.closed or self.runner is None:
             return 0, ""
         late = self.runner.late() if self.pending else None
-        return self.runner.requests, self._place_in_words(late) if late else ""
+        return self.runner.requests, self._describe(late) if late else ""
 
-    def _place_in_words(self, place: Place) -> str:
+    def _describe(self, place: Place) -> str:
         environment = ""
         if place.busy_with != shared.IDLE:
-            environment = self._environment_in_words(place.busy_with)
+            environment = self._describe_environment(place.busy_with)
         if place.worker is None:
             return environment
         if environment:
             return f"worker {place.worker}, busy with {environment}"
-        first = self._environment_in_words(place.environments[0])
-        last = self._environment_in_words(place.environments[-1])
+        first = self._describe_environment(place.environments[0])
+        last = self._describe_environment(place.environments[-1])
         return f"worker {place.worker}, which steps {first} to {last}"
 
-    def _environment_in_words(self, index: int) -> str:
+    def _describe_environment(self, index: int) -> str:
         seed_index, environment = divmod(index, self.environments)
         return f"seed {self.seeds[seed_index]}, environment {environment}"
 
@@ -348,7 +348,7 @@ class Population:
             raise RuntimeError(f"{name} in the middle of a step: call receive() for the one that is under way first")
         return runner
 
-    def _check_saved(self, saved: Mapping[str, NDArray[Any]]) -> None:
+    def _check_saved(self, saved: Arrays) -> None:
         total = self.members * self.environments
         saved_total = len({key.partition(".")[0] for key in saved})
         if saved_total != total:
@@ -357,7 +357,7 @@ class Population:
                 "make it with the same seeds and environments as the saved one"
             )
         for index in range(total):
-            check_memory(shared.belongings(dict(saved), index), index)
+            check_saved(shared.arrays_of(saved, index), index)
 
     def _checked_actions(self, actions: NDArray[Any]) -> NDArray[Any]:
         space = self.action_space
@@ -382,7 +382,7 @@ class Population:
 
     def _outside(self, value: Any, low: Any, high: Any, index: tuple[int, ...]) -> ValueError:
         seed_index, environment, *entry = index
-        who = self._environment_in_words(seed_index * self.environments + environment)
+        who = self._describe_environment(seed_index * self.environments + environment)
         where = ""
         if entry:
             where = f" at index {entry[0] if len(entry) == 1 else tuple(entry)}"

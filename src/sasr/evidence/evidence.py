@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -45,9 +46,11 @@ class Evidence(nn.Module):
         background: float = 0.0,
     ) -> None:
         super().__init__()
-        self.store, self.normaliser, self.estimator = store, normaliser, counts
+        self.store = store
+        self.normaliser, self.estimator = normaliser, counts
         self.kernel, self.bandwidth = kernel, bandwidth
-        self.scaling, self.burn_in, self.background = scaling, burn_in, background
+        self.scaling, self.burn_in = scaling, burn_in
+        self.background = background
         members = len(counts.size)
         self.register_buffer("until_rebuild", torch.ones(members, dtype=torch.int64))
         self.register_buffer("rebuilds", torch.zeros(members, dtype=torch.int64))
@@ -80,7 +83,7 @@ class Evidence(nn.Module):
         mapped = self.normaliser.of_member(member, sent(states, self.h.device))
         self.estimator.add(member, outcome, mapped)
 
-    def flush(self) -> None:
+    def flush(self, count_block: Callable[[Tensor, Tensor], None]) -> None:
         """Count what `add` may have put off: here nothing, on an accelerator the states of one step together."""
 
     def rebuild(self, member: int) -> None:

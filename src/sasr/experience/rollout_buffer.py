@@ -59,7 +59,7 @@ class Rollouts(CheckedModule):
         self.rows = rows
         self.layout = host.stack_layout
         dtype = state_dtype(host.observation_space)
-        layout: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+        columns: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "obs": (array_shape(host.policy_space), dtype),
             "action": (array_shape(host.action_space), action_dtype(host.action_space)),
             "log_prob": ((), torch.float32),
@@ -69,9 +69,9 @@ class Rollouts(CheckedModule):
             "truncated": ((), torch.bool),
             "success": ((), torch.bool),
         }
-        step_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
+        step_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in columns.values())
         _check_memory(P * E * step_bytes, rows, host)
-        for name, (shape, dtype) in layout.items():
+        for name, (shape, dtype) in columns.items():
             self.register_buffer(name, torch.zeros((P, rows, E, *shape), dtype=dtype, device=host.device))
         self.register_buffer("position", torch.zeros(1, dtype=torch.int64, device=host.device), persistent=False)
         offset = torch.arange(P, device=host.device)[:, None] * (rows * E)

@@ -31,7 +31,6 @@ def make_evidence(
     width: int,
     dtype: torch.dtype,
     states_of: Callable[[Tensor, Tensor], Tensor],
-    count_block: Callable[[Tensor, Tensor], None],
 ) -> Evidence:
     """Evidence as the settings have it.
 
@@ -41,7 +40,6 @@ def make_evidence(
         width: Entries k of a state.
         dtype: The type that retained states are kept in.
         states_of: Makes states (1, n, k) of observations and actions (1, n, …).
-        count_block: Stands in for `EvidenceInBlocks.count_block` on an accelerator.
     """
     counts = make_counts(config, host, width)
     normaliser = StateNormaliser(host.members, width, enabled=config.standardise, clip=config.clip, device=host.device)
@@ -56,7 +54,7 @@ def make_evidence(
         return FlaggedEvidence(ReplayFlags(host, states_of), *mapping, **options)
     pool = StatePool(width, dtype, torch.device("cpu"))  # read only when sums are rebuilt
     if isinstance(counts, LinearCountsOnDevice):
-        return EvidenceInBlocks(pool, *mapping, count_block=count_block, **options)
+        return EvidenceInBlocks(pool, *mapping, **options)
     return Evidence(pool, *mapping, **options)
 
 

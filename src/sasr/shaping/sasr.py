@@ -50,9 +50,7 @@ class SASR(Shaper):
         if config.state_action:
             self.width += action_width(host.action_space)
             dtype = torch.float32
-        self.evidence = make_evidence(
-            config, host, width=self.width, dtype=dtype, states_of=self._states, count_block=self._count_block
-        )
+        self.evidence = make_evidence(config, host, width=self.width, dtype=dtype, states_of=self._states)
         self.capturable = self.evidence.estimator.capturable
         item_shape: tuple[int, ...] = (self.width,)
         if self.flagged:  # slots of the replay buffer stand for states
@@ -97,14 +95,11 @@ class SASR(Shaper):
             if len(kept):
                 outcome = SUCCESS if segment.success else FAILURE
                 self.evidence.add(segment.member, outcome, segment.steps[kept])
-        self.evidence.flush()
+        self.evidence.flush(self.absorb)
 
     def absorb(self, rows: Tensor, which: Tensor) -> None:
         """The tensor work behind `observe` on an accelerator, which a learner may capture."""
         cast(EvidenceInBlocks, self.evidence).count_block(rows, which)
-
-    def _count_block(self, rows: Tensor, which: Tensor) -> None:
-        self.absorb(rows, which)  # the one in force: captured or not
 
     @torch.no_grad()
     def add_trajectory(self, states: Tensor, *, success: bool, member: int = 0) -> None:
