@@ -80,7 +80,8 @@ class Arm(MujocoFetchEnv):  # type: ignore[misc]  # gymnasium-robotics has no ty
 
     def generate_mujoco_observations(self) -> tuple[NDArray[np.float64], ...]:
         """Upstream's nine parts of an observation; some are windows into the simulator, to be copied."""
-        model, data, dt = self.model, self.data, self.dt
+        model, data = self.model, self.data
+        dt = self.dt
         fingers, fingers_vel = data.qpos[_FINGERS], data.qvel[_FINGERS] * dt
         grip = data.site_xpos[self._grip]
         mujoco.mj_jacSite(model, data, self._slide, None, self._grip)

@@ -199,9 +199,9 @@ class _Human(_Sparse, EzPickle):
         data = self.data
         # As in version 4, with what version 5 leaves out because it is always zero: the world body's inertia, velocity
         # and contact force, and the free joint's actuator force.
-        inertia, velocity, force = data.cinert.ravel(), data.cvel.ravel(), data.cfrc_ext.ravel()
-        parts = (data.qpos[2:], data.qvel, inertia, velocity, data.qfrc_actuator, force)
-        return np.concatenate(parts, dtype=np.float32)
+        bodies = data.cinert.ravel(), data.cvel.ravel()
+        forces = data.qfrc_actuator, data.cfrc_ext.ravel()
+        return np.concatenate((data.qpos[2:], data.qvel, *bodies, *forces), dtype=np.float32)
 
 
 class UprightHuman(_Human, HumanoidEnv):

@@ -93,7 +93,8 @@ class Trainer:
             task: The task itself, where the settings have only a text for it.
         """
         self.task = config.task if task is None else task
-        self.config, self.folder, self.recorder = config, folder, recorder or Recorder()
+        self.config, self.folder = config, folder
+        self.recorder = recorder or Recorder()
         self.device = choose_device(config.device)
         self.signals = StopSignals()
         self._evaluation_due = False  # at the step where the run is
@@ -166,12 +167,13 @@ class Trainer:
 
     def run(self) -> bool:
         """Go on; True when all steps have been taken, False when a signal came first."""
-        config, loop, recorder = self.config, self.loop, self.recorder
+        loop, recorder = self.loop, self.recorder
         recorder.begin(self)
         for text in self.news:
             recorder.notice(loop.steps, text)
         self.news.clear()
-        next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
+        period = 60.0 * self.config.checkpoint_minutes
+        next_save = time.monotonic() + period
         with self.signals.handled(), self._naming_divergence():
             while not self.finished and self.stopped_by is None:
                 if not self._evaluation_due:
@@ -179,9 +181,9 @@ class Trainer:
                 if self._evaluation_due and not self._evaluated():
                     break  # it is made when the run goes on
                 recorder.turned(loop.steps)
-                if config.checkpoint_minutes and time.monotonic() >= next_save:
+                if period and time.monotonic() >= next_save:
                     self.save()
-                    next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
+                    next_save = time.monotonic() + period
             self.save()  # within, because clusters and grids send a signal twice
         return self.finished
 
