@@ -194,10 +194,6 @@ class AdaptedShaper(Shaper):
         super().__init__()
         self.shaper = shaper
 
-    def bind(self, host: Host) -> None:
-        """Bind the shaper."""
-        self.make(host)
-
     def make(self, host: Host) -> None:
         """Bind the shaper."""
         self.shaper.bind(host)
