@@ -309,7 +309,7 @@ class Population:
             raise PopulationError(f"{where}, {error.how}{error.details}") from error.__cause__
 
     def unanswered(self) -> tuple[int, str]:
-        """The number of the last request, and a text for who has not answered it; empty if nobody has to."""
+        """The number of the last request, and which worker has not answered it yet; empty if none has to."""
         if self.closed or self.runner is None:
             return 0, ""
         late = self.runner.late() if self.pending else None

@@ -13,7 +13,7 @@ from sasr.evidence.counts import CHUNK, Counts
 from sasr.evidence.features import StateNormaliser
 from sasr.evidence.kernels import Kernel
 from sasr.experience.retained import FAILURE, OUTCOMES, SUCCESS, Retained
-from sasr.experience.types import sent
+from sasr.experience.types import to_device
 
 Scaling = Literal["sum", "density"]
 SCHEDULE_STEP = 0.05
@@ -80,7 +80,7 @@ class Evidence(nn.Module):
 
     def count(self, member: int, outcome: int, states: Tensor) -> None:
         """Add states (n, k), as raw as they came, to the sums."""
-        mapped = self.normaliser.of_member(member, sent(states, self.h.device))
+        mapped = self.normaliser.of_member(member, to_device(states, self.h.device))
         self.estimator.add(member, outcome, mapped)
 
     def flush(self, count_block: Callable[[Tensor, Tensor], None]) -> None:
@@ -89,7 +89,7 @@ class Evidence(nn.Module):
     def rebuild(self, member: int) -> None:
         """Renew one seed's standardisation and bandwidth and sum its retained states anew."""
         self.normaliser.freeze(member)
-        kept = [sent(self.store.select(member, outcome), self.h.device) for outcome in OUTCOMES]
+        kept = [to_device(self.store.select(member, outcome), self.h.device) for outcome in OUTCOMES]
 
         def bandwidth() -> float:
             mapped = self.normaliser.of_member(member, torch.cat(kept))

@@ -52,7 +52,7 @@ def random_rollout(
         steps: How many.
         seed: Of the environment and of the policy.
         info: Numbers of info to keep.
-        progress: Told the number of steps done now and then.
+        progress: Called with the number of steps done now and then.
     """
     if not 1 <= steps <= MOST_STEPS:
         raise ValueError(f"steps={steps} must be at least 1 and at most {MOST_STEPS:,}")

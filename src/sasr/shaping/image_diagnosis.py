@@ -42,7 +42,7 @@ class ImageDiagnosis:
     explained: dict[str, float]
     """R² of what follows a new image, predicted by stored ones in its cell; NaN where it is always the same."""
     reason: str
-    """Why the shaped reward is noise; empty where it is signal or nobody can tell."""
+    """Why the shaped reward is noise; empty where it is signal or that is unknown."""
 
     @property
     def verdict(self) -> str:
@@ -76,7 +76,7 @@ def diagnose_images(
         seed: Of the networks and the batches, and of what is acted here.
         steps: How long to act where a task is given.
         updates: How many; thousands in a run.
-        progress: Told the number of updates done now and then.
+        progress: Called with the number of updates done now and then.
     """
     shaper = shaper or SASR()
     if not isinstance(rollout, RandomRollout):

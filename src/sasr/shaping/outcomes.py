@@ -62,7 +62,7 @@ def explained(
 
 
 def _mean(weights: Tensor, values: Tensor) -> Tensor:
-    """Weighted means, and the plain mean for who has no neighbour."""
+    """Weighted means, and the plain mean where there is no neighbour."""
     total = weights.sum(1)
     lonely = total < 1e-12
     return torch.where(lonely, values.mean(), (weights @ values) / torch.where(lonely, 1.0, total))

@@ -96,9 +96,9 @@ class SASR(Shaper):
                 self.evidence.add(segment.member, outcome, segment.steps[kept])
         self.evidence.flush(self.absorb)
 
-    def absorb(self, rows: Tensor, which: Tensor) -> None:
+    def absorb(self, rows: Tensor, owner: Tensor) -> None:
         """The tensor work behind `observe` on an accelerator, which a learner may capture."""
-        cast(EvidenceInBlocks, self.evidence).count_block(rows, which)
+        cast(EvidenceInBlocks, self.evidence).count_block(rows, owner)
 
     @torch.no_grad()
     def add_trajectory(self, states: Tensor, *, success: bool, member: int = 0) -> None:
@@ -110,11 +110,11 @@ class SASR(Shaper):
             raise ValueError("storage='flags' can only count states in the replay buffer; use storage='own'")
         flat = states.flatten(1).to(CPU)
         check_trajectory(flat, self.width, self.bound.seeds, member)
-        everyone = torch.zeros((self.bound.members, *flat.shape), dtype=flat.dtype)
-        everyone[member] = flat
-        valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
+        padded = torch.zeros((self.bound.members, *flat.shape), dtype=flat.dtype)
+        padded[member] = flat
+        valid = torch.zeros(padded.shape[:2], dtype=torch.bool)
         valid[member] = True
-        self.evidence.observe(everyone, valid)
+        self.evidence.observe(padded, valid)
         self._retain([Segment(member, success, flat)])
 
     # ----------------------------------------------- from evidence to rewards
@@ -189,7 +189,7 @@ class SASR(Shaper):
     # ------------------------------------- interruptions and the host's replay
 
     def interrupt(self, interrupted: Tensor, step: Transition | None) -> Transition | None:
-        """Forget interrupted episodes (P, E) and their last step: nobody knows whether they would have succeeded."""
+        """Forget interrupted episodes (P, E) and their last step: whether they would have succeeded is unknown."""
         self.segmenter.drop(interrupted)
         if self.reward_runs is not None:
             self.reward_runs.drop(interrupted)

@@ -230,7 +230,7 @@ def newest(
 
     Args:
         folder: Where the checkpoints of one run are.
-        on_problem: Told the path and the reason of each one that is newer, but damaged, half written or of no use.
+        on_problem: Called with the path and the reason of each newer one that is damaged, half written or of no use.
         use: Takes what it needs from a checkpoint; where it raises, the one before is tried.
     """
     if folder.is_symlink():

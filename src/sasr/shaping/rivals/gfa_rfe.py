@@ -112,16 +112,16 @@ class Ensemble(nn.Module):
     ) -> None:
         super().__init__()
         self.networks, self.members = config.networks, len(generators)
-        everyone = [*generators] * config.networks
+        all_generators = [*generators] * config.networks
         width = config.width
         sizes = ((inputs, width), (width, width), (width, 1))
-        self.layers = nn.ModuleList(PopulationLinear(*size, generators=everyone, device=device) for size in sizes)
+        self.layers = nn.ModuleList(PopulationLinear(*size, generators=all_generators, device=device) for size in sizes)
         if config.compat:
             with torch.no_grad():
                 for (fan_in, fan_out), layer in zip(sizes, self.layers, strict=True):
                     layer.weight.mul_((fan_in / fan_out) ** 0.5)  # type: ignore[operator]
-        self.gain = nn.Parameter(torch.ones((len(everyone), width), device=device))
-        self.shift = nn.Parameter(torch.zeros((len(everyone), width), device=device))
+        self.gain = nn.Parameter(torch.ones((len(all_generators), width), device=device))
+        self.shift = nn.Parameter(torch.zeros((len(all_generators), width), device=device))
 
     def forward(self, x: Tensor) -> Tensor:
         """Values (K, P, B) of inputs (P, B, k)."""
@@ -160,9 +160,9 @@ class TurnAdam(nn.Module):
     def step(self, turn: Tensor, gradients: Sequence[Tensor]) -> None:
         """Move the networks of number `turn` (1,) of all seeds against their gradients, each (P, …)."""
         (ensemble,) = self.ensemble
-        everyone = torch.arange(ensemble.networks, device=turn.device)
+        all_networks = torch.arange(ensemble.networks, device=turn.device)
         # The released code's one Adam gives the others a gradient of 0, and their momentum goes on moving them.
-        moved = everyone if self.together else turn
+        moved = all_networks if self.together else turn
         self.steps.index_add_(0, moved, torch.ones_like(moved, dtype=self.steps.dtype))
         parameters = ensemble.by_network([parameter.data for parameter in ensemble.parameters()])
         for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
