@@ -18,7 +18,7 @@ from sasr.experience.retained import OUTCOMES
 
 ROWS = 32
 """States in a block: episodes of a few hundred steps leave about that many as evidence."""
-NO_OWNER = -1
+NOBODY = -1
 
 
 class LinearCountsOnDevice(LinearCounts):
@@ -74,21 +74,21 @@ class EvidenceInBlocks(Evidence):
         states = torch.cat([states for _, _, states in self.waiting])
         self.waiting = []
         for block, owners_of_block in zip(states.split(ROWS), torch.cat(owners).split(ROWS), strict=True):
-            rows, owner = block.new_zeros(ROWS, block.shape[1]), owners_of_block.new_full((ROWS,), NO_OWNER)
+            rows, which = block.new_zeros(ROWS, block.shape[1]), owners_of_block.new_full((ROWS,), NOBODY)
             rows[: len(block)] = block
-            owner[: len(block)] = owners_of_block
-            count_block(rows, owner)
+            which[: len(block)] = owners_of_block
+            count_block(rows, which)
 
     def rebuild(self, member: int) -> None:
         """Rebuild one seed's sums; those of its states that wait are among the retained ones already."""
         self.waiting = [entry for entry in self.waiting if entry[0] != member]
         super().rebuild(member)
 
-    def count_block(self, rows: Tensor, owner: Tensor) -> None:
-        """Count rows (ROWS, k) towards `owner` (ROWS,), 2·seed + outcome, or `NO_OWNER`; of fixed shapes."""
-        rows, owner = rows.to(self.h.device), owner.to(self.h.device)
-        sums = torch.arange(2 * len(self.h), device=owner.device)
-        belongs = (sums[:, None] == owner).view(len(self.h), 2, ROWS)
+    def count_block(self, rows: Tensor, which: Tensor) -> None:
+        """Count rows (ROWS, k) towards `which` (ROWS,), 2·seed + outcome, or `NOBODY`; of fixed shapes."""
+        rows, which = rows.to(self.h.device), which.to(self.h.device)
+        sums = torch.arange(2 * len(self.h), device=which.device)
+        belongs = (sums[:, None] == which).view(len(self.h), 2, ROWS)
         # 0 where a row is another seed's: whatever its numbers are, they stay apart.
         mapped = torch.where(belongs.any(1)[..., None], self.normaliser(rows[None]), 0.0)
         self.estimator.add_rows(belongs, mapped)

@@ -96,9 +96,9 @@ class SASR(Shaper):
                 self.evidence.add(segment.member, outcome, segment.steps[kept])
         self.evidence.flush(self.absorb)
 
-    def absorb(self, rows: Tensor, owner: Tensor) -> None:
+    def absorb(self, rows: Tensor, which: Tensor) -> None:
         """The tensor work behind `observe` on an accelerator, which a learner may capture."""
-        cast(EvidenceInBlocks, self.evidence).count_block(rows, owner)
+        cast(EvidenceInBlocks, self.evidence).count_block(rows, which)
 
     @torch.no_grad()
     def add_trajectory(self, states: Tensor, *, success: bool, member: int = 0) -> None:
