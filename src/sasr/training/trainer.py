@@ -102,15 +102,7 @@ class Trainer:
         self.news: list[str] = []
         """What `resume` found that a person should know; the recorder gets it when the run goes on."""
         with ExitStack() as stack:
-            self.population = stack.enter_context(
-                Population(
-                    self.task,
-                    seeds=config.seeds,
-                    environments=config.envs,
-                    workers=self._workers(),
-                    **config.task_options,
-                )
-            )
+            self.population = stack.enter_context(self._population(config.envs, self._workers()))
             self.shaper = make_shaper(config) if shaper is None else shaper
             self.learner = make_learner(config, self.population, self.shaper, self.device)
             # A checkpoint says what was chosen.
@@ -136,6 +128,16 @@ class Trainer:
                 )
             self._evaluation_population: Population | None = None
             self._stack = stack.pop_all()
+
+    def _population(self, environments: int, workers: int | None, *, info_keys: tuple[str, ...] = ()) -> Population:
+        return Population(
+            self.task,
+            seeds=self.config.seeds,
+            environments=environments,
+            workers=workers,
+            info_keys=info_keys,
+            **self.config.task_options,
+        )
 
     def _workers(self) -> int | None:
         config = self.config
@@ -223,14 +225,7 @@ class Trainer:
         """How good the agents are now."""
         if self._evaluation_population is None:
             config = self.config
-            self._evaluation_population = Population(
-                self.task,
-                seeds=config.seeds,
-                environments=config.eval_episodes,
-                workers=config.workers,
-                info_keys=(SCORE,),
-                **config.task_options,
-            )
+            self._evaluation_population = self._population(config.eval_episodes, config.workers, info_keys=(SCORE,))
         return evaluate(
             self._evaluation_population,
             self.learner.act_best,

@@ -76,26 +76,24 @@ class DistillationConfig:
 class Distillation(Shaper):
     """Adds a novelty of the next state, divided by what novelties add up to."""
 
+    config: DistillationConfig
     moments: RunningMoments
     scale: RecentSum | ReturnSpread | TransposedSpread
     capturable = True
     compilable = ("loss", "novelty")
     checked = ("next_obs",)
 
-    def make_networks(
-        self, host: Host, config: DistillationConfig, stream: str, *, targets: int = 1, deeper: bool = False
-    ) -> None:
+    def make_networks(self, host: Host, stream: str, *, targets: int = 1, deeper: bool = False) -> None:
         """Draw the random networks and the predictor from the random stream of this name.
 
         Args:
             host: Gives spaces, seeds and the device.
-            config: Settings of the networks.
             stream: Name of the stream of random numbers.
             targets: Random networks of each seed.
             deeper: On vectors, repeat the predictor's last hidden layer.
         """
-        device = host.device
-        self.clip, self.weight = config.clip, config.weight_on(host)
+        config, device = self.config, host.device
+        self.weight = config.weight_on(host)
         self.states = StateVectors(host.observation_space, device)
         width, picture = self.states.width, self.states.picture
         self.output_count = config.outputs or (512 if picture else 64)
@@ -111,19 +109,16 @@ class Distillation(Shaper):
         self.predictor = RandomNetwork(width, of_predictor, self.output_count, **parts, generators=init, device=device)
         self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
         self.moments = RunningMoments(host.members, width, device)
-        self.scale = self.make_scale(host, config)
+        self.scale = self.make_scale(host)
 
-    def make_scale(self, host: Host, config: DistillationConfig) -> RecentSum | ReturnSpread | TransposedSpread:
+    def make_scale(self, host: Host) -> RecentSum | ReturnSpread | TransposedSpread:
         """What a bonus is divided by."""
-        if config.normaliser == "replay":
-            return RecentSum(host.members, discount=config.horizon_discount, device=host.device)
-        return ReturnSpread(
-            host.members,
-            host.envs,
-            discount=config.horizon_discount,
-            device=host.device,
-            learning=host.replay is None,  # rollouts are learned from without thousands of random steps before
-        )
+        discount, device = self.config.horizon_discount, host.device
+        if self.config.normaliser == "replay":
+            return RecentSum(host.members, discount=discount, device=device)
+        # Rollouts are learned from without thousands of random steps before the first.
+        learning = host.replay is None
+        return ReturnSpread(host.members, host.envs, discount=discount, device=device, learning=learning)
 
     @torch.no_grad()
     def observe(self, step: Transition) -> None:
@@ -155,7 +150,7 @@ class Distillation(Shaper):
 
     def standardise(self, states: Tensor) -> Tensor:
         """What the networks see of states (P, B, width)."""
-        return self.moments.standardise(states, self.clip)
+        return self.moments.standardise(states, self.config.clip)
 
 
 def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:

@@ -57,6 +57,8 @@ class DRND(Distillation):
     0.95
     """
 
+    config: DrndConfig
+
     def __init__(self, *, config: DrndConfig | None = None, **options: Any) -> None:
         super().__init__()
         self.config = settings_from(DrndConfig, config, options)
@@ -64,7 +66,7 @@ class DRND(Distillation):
 
     def make(self, host: Host) -> None:
         """Draw the targets and the predictor."""
-        self.make_networks(host, self.config, "drnd", targets=self.config.targets, deeper=True)
+        self.make_networks(host, "drnd", targets=self.config.targets, deeper=True)
         # The two terms have different units: the first grows with the targets' outputs, the second does not. Here
         # they weigh as on the frames of the published runs, whose targets' outputs have a mean square of 2 · 84²/512.
         self.unit = 1.0

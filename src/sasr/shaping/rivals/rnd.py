@@ -52,6 +52,8 @@ class RND(Distillation):
     0.25
     """
 
+    config: RndConfig
+
     def __init__(self, *, config: RndConfig | None = None, **options: Any) -> None:
         super().__init__()
         self.config = settings_from(RndConfig, config, options)
@@ -59,14 +61,14 @@ class RND(Distillation):
 
     def make(self, host: Host) -> None:
         """Draw both networks."""
-        self.make_networks(host, self.config, "rnd")
+        self.make_networks(host, "rnd")
         self.mask_streams = MemberStreams(host.seeds, "rnd/mask", host.device)
 
-    def make_scale(self, host: Host, config: DistillationConfig) -> RecentSum | ReturnSpread | TransposedSpread:
+    def make_scale(self, host: Host) -> RecentSum | ReturnSpread | TransposedSpread:
         """What errors are divided by."""
         if not self.config.compat:
-            return super().make_scale(host, config)
-        discount, rollout = config.horizon_discount, self.config.rollout
+            return super().make_scale(host)
+        discount, rollout = self.config.horizon_discount, self.config.rollout
         return TransposedSpread(host.members, host.envs, discount=discount, rollout=rollout, device=host.device)
 
     def raw_novelty(self, states: Tensor) -> Tensor:
