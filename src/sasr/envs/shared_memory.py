@@ -149,7 +149,7 @@ class Board:
 
     def wait_for_request(self, worker: int, number: int, bell: Bell, spin: float) -> None:
         """Return when there is a request."""
-        self._wait(worker, [worker * _LINE + REQUEST], number, bell, spin, _nothing)
+        self._wait(worker, [worker * _LINE + REQUEST], number, bell, spin, watch=lambda: None)
 
     def wait_for_all(self, number: int, bell: Bell, spin: float, watch: Callable[[], None]) -> None:
         """Return when every worker has answered; they are checked now and then."""
@@ -192,10 +192,6 @@ def fence() -> None:
         pass
     with _lock:
         pass
-
-
-def _nothing() -> None:
-    pass
 
 
 def anonymous_file(size: int = 0) -> int:

@@ -59,7 +59,8 @@ class WorkerPool:
         self.shares = [range(total * k // count, total * (k + 1) // count) for k in range(count)]
         self.requests = 0
         self.processes: list[subprocess.Popen[bytes]] = []
-        self._spin = _spin_seconds(count)
+        # Seconds that a waiting process spins: with more processes than cores, it would take time from those that work.
+        self._spin = 20e-6 if count + 1 > cores() else 1e-3
         self._next_check = 0.0
         self._bell = Bell.new()
         self._bells: list[Bell] = []
@@ -216,12 +217,6 @@ def _end(processes: list[subprocess.Popen[bytes]], files: list[int], owner: int)
         os.close(file)
     processes.clear()
     files.clear()
-
-
-def _spin_seconds(workers: int) -> float:
-    """Seconds that a waiting process spins before it sleeps."""
-    # With more processes than cores, spinning would take time from those that work.
-    return 20e-6 if workers + 1 > cores() else 1e-3
 
 
 def cores() -> int:
