@@ -36,7 +36,8 @@ class Learner(ABC):
     """The stored steps: a replay buffer or rollouts."""
 
     def __init__(self, host: Host, agent: Any, shaper: RewardShaper | None) -> None:
-        self.agent, self.shaper = agent, None if shaper is None else adapt(shaper)
+        self.agent = agent
+        self.shaper = None if shaper is None else adapt(shaper)
         self.members, self.envs = host.members, host.envs
         self.device, self.discount = host.device, host.discount
         self.frame_stack = host.frame_stack

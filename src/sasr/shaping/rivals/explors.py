@@ -196,7 +196,7 @@ class ExploRS(Shaper):
         """Take in a step; one with a NaN or a wrong width is refused and nothing changes."""
         self.check(step)
         counted = torch.ones_like(step.terminated)
-        if self.counts is not None and not self.counts.frozen:
+        if self.counts is not None and not self.counts.frozen:  # it holds the first states itself
             self.counts.observe(step._replace(next_obs=step.obs))
             counted = torch.zeros_like(counted)
         self.absorb(step.obs, step.action, step.reward, step.next_obs, step.terminated, step.truncated, counted)
