@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from sklearn.neighbors import KernelDensity
 from torch import Tensor
 
-from sasr.evidence import Counts, ExactCounts, LinearCounts, SquaredCounts
+from sasr.evidence.counts import Counts, LinearCounts
+from sasr.evidence.exact_counts import ExactCounts
 from sasr.evidence.features import RandomFeatures
-from sasr.evidence.kernels import Gaussian, kernel_named
+from sasr.evidence.kernels import KERNELS, Gaussian
+from sasr.evidence.squared_counts import SquaredCounts
 
 K, M = 3, 24
 
@@ -108,13 +110,13 @@ def test_a_member_counts_the_same_bit_for_bit_alone_and_in_a_population(kind: st
 
 @pytest.mark.parametrize("name", ["gaussian", "laplacian", "cauchy"])
 def test_exact_counts_equal_plain_kernel_sums(name: str) -> None:
-    counts = ExactCounts(kernel_named(name), K, members=2)
+    counts = ExactCounts(KERNELS[name], K, members=2)
     counts.bandwidth.fill_(0.7)
     stored, query = torch.randn(5000, K), torch.randn(2, 10, K)
     counts.add(1, 0, stored[:3000])
     counts.add(1, 0, stored[3000:])
     found = counts.raw(query)
-    expected = kernel_named(name).value(query[1].double(), stored.double(), 0.7).sum(1)
+    expected = KERNELS[name].value(query[1].double(), stored.double(), 0.7).sum(1)
     torch.testing.assert_close(found[1, :, 0].double(), expected, rtol=1e-5, atol=1e-5)
     assert torch.equal(found[0], torch.zeros(10, 2))
     counts.clear(1)

@@ -78,7 +78,6 @@ def test_states_counted_in_blocks_count_as_those_added_one_segment_at_a_time(dty
         LinearCountsOnDevice(RandomFeatures(Gaussian(), K, 64, seeds=range(3))),
         Gaussian(),
         "dimension",
-        count_block=count_block,
     )
     generator = torch.Generator().manual_seed(0)
     for round_ in range(30):
@@ -88,8 +87,8 @@ def test_states_counted_in_blocks_count_as_those_added_one_segment_at_a_time(dty
             evidence.observe(states.float().expand(3, -1, -1))
             evidence.add(member, outcome, states)
             if round_ % 4 == 0:
-                evidence.flush()
-    in_blocks.flush()
+                evidence.flush(count_block)
+    in_blocks.flush(count_block)
     assert torch.equal(plain.estimator.size, in_blocks.estimator.size)
     assert torch.equal(plain.rebuilds, in_blocks.rebuilds)
     assert {len(rows) for rows in blocks} == {32}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from sasr.experience.flatten import action_width, flatten_actions, flatten_observations, state_dtype, state_width
+from sasr.experience.flatten import action_width, flatten_actions, state_dtype, state_width
 from sasr.experience.random_rollout import random_rollout
 from sasr.experience.types import Host
 
@@ -29,14 +29,6 @@ def test_spaces_a_kernel_cannot_take_say_which_work(space: gym.Space) -> None:
 def test_discrete_observations_name_the_wrapper_that_helps() -> None:
     with pytest.raises(TypeError, match="FlattenObservation"):
         state_width(gym.spaces.Discrete(5))
-
-
-def test_observations_are_flattened_key_by_key() -> None:
-    obs = {"observation": np.arange(12.0).reshape(2, 2, 3), "goal": np.array([[7, 8], [9, 10]], np.float32)}
-    flat = flatten_observations(GOAL, obs)
-    assert flat.shape == (2, 8)
-    assert flat[1].tolist() == [6, 7, 8, 9, 10, 11, 9, 10]
-    assert flatten_observations(IMAGE, np.zeros((0, 4, 4), np.uint8)).shape == (0, 16)
 
 
 def test_actions() -> None:

@@ -101,7 +101,6 @@ def test_a_shaper_without_optional_methods_trains_and_is_resumed(kind: type[Any]
 def test_a_shaper_that_derives_from_the_base_is_adapted_to_itself() -> None:
     shaper = Smallest()
     assert adapt(shaper) is shaper
-    assert adapt(None) is None
 
 
 def test_a_module_from_outside_keeps_its_own_state_dict() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sasr import diagnose
-from sasr.evidence.kernels import kernel_named
+from sasr.evidence.kernels import KERNELS
 from sasr.experience.random_rollout import RandomRollout, random_rollout
 from sasr.shaping.outcomes import explained, outcomes
 from tests.conftest import box
@@ -50,7 +50,7 @@ def test_neighbours_explain_what_depends_on_the_state_and_nothing_else() -> None
     stored, new = states[:500], states[500:]
 
     def alike(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return kernel_named("gaussian").value(x, y, 0.1)
+        return KERNELS["gaussian"].value(x, y, 0.1)
 
     smooth = torch.sin(3.0 * states[:, 0]).double().numpy()
     assert explained(alike, stored, new, smooth) > 0.9

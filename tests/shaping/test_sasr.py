@@ -323,6 +323,8 @@ NAN, INF = float("nan"), float("inf")
         ({"estimator": "quadratic"}, "estimator 'quadratic' is unknown"),
         ({"success_rule": "episodes"}, "did you mean 'episode'"),
         ({"retention_rule": "author"}, "did you mean 'authors'"),
+        ({"scaling": "densty"}, "did you mean 'density'"),
+        ({"storage": "replay"}, "storage 'replay' is unknown"),
         ({"storage": "flags", "estimator": "exact"}, "exact counts can't forget"),
         ({"retentoin": 0.1}, "did you mean 'retention'"),
     ],

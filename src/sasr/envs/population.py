@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -21,9 +20,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sasr.envs import shared_memory as shared
-from sasr.envs.replayable import Stepper, check_memory
-from sasr.envs.shared_memory import Board, BoardShape
-from sasr.envs.worker_pool import Arrays, Build, Place, RunnerError, WorkerPool, cores
+from sasr.envs.replayable import Stepper, check_saved
+from sasr.envs.shared_memory import Arrays, Board, BoardShape
+from sasr.envs.worker_pool import Build, Place, RunnerError, WorkerPool, cores
 from sasr.randomness import stream_seed
 from sasr.tasks.environment import Env, TaskLike, close_environment, make, resolve, task_name
 
@@ -77,9 +76,7 @@ class InProcess:
     def late(self) -> Place | None:
         """The environment that is being stepped."""
         place = self._place
-        if place.busy_with == shared.IDLE:
-            return None
-        return place
+        return None if place.busy_with == shared.IDLE else place
 
     def save(self) -> dict[str, NDArray[Any]]:
         """The memories of all environments."""
@@ -89,7 +86,7 @@ class InProcess:
     def restore(self, saved: Arrays) -> None:
         """Restore all environments."""
         with self._errors_with_place():
-            self.stepper.restore(dict(saved))
+            self.stepper.restore(saved)
 
     def close(self) -> None:
         """Close the environments."""
@@ -159,7 +156,7 @@ class Population:
         self._watched = False
         self._closed_because = ""
         self.runner: InProcess | WorkerPool | None = None
-        with self._naming_the_seed():
+        with self._errors_with_seed():
             self.runner = self._make_runner(build)
         self._board = self.runner.board
 
@@ -183,11 +180,8 @@ class Population:
         runner = self._open_runner()
         if self.pending:
             self._wait()
-        seeds = []
-        for seed in self.seeds:
-            for place in range(self.environments):
-                seeds.append(stream_seed(seed, f"{stream}/{place}"))
-        self._board.seed[:] = seeds
+        streams = [f"{stream}/{environment}" for environment in range(self.environments)]
+        self._board.seed[:] = [stream_seed(seed, name) for seed in self.seeds for name in streams]
         self._started = True
         self._request(runner, shared.RESET)
         self._wait()
@@ -229,10 +223,10 @@ class Population:
     def save(self) -> dict[str, NDArray[Any]]:
         """The start and the actions of the current episodes, as plain arrays; see `restore`."""
         runner = self._idle_runner("save()")
-        with self._naming_the_seed():
+        with self._errors_with_seed():
             return runner.save()
 
-    def restore(self, saved: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    def restore(self, saved: Arrays) -> NDArray[np.bool_]:
         """Return to a saved moment by replaying the episodes; `observation` has the current observations then.
 
         Returns (P, E): the episodes that had to restart, because their replay gave other observations.
@@ -240,7 +234,7 @@ class Population:
         self._check_saved(saved)
         self._started = True
         runner = self._idle_runner("restore()")
-        with self._naming_the_seed():
+        with self._errors_with_seed():
             runner.restore(saved)
         return self._by_seed(self._board.restarted)
 
@@ -253,9 +247,7 @@ class Population:
     @property
     def processes(self) -> list[subprocess.Popen[bytes]]:
         """The workers' processes."""
-        if self.runner is None:
-            return []
-        return self.runner.processes
+        return self.runner.processes if self.runner else []
 
     @property
     def closed(self) -> bool:
@@ -273,9 +265,7 @@ class Population:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _choose_workers(self, asked: int | None, probe: Env) -> int:
@@ -283,8 +273,9 @@ class Population:
         if asked is not None:
             _at_least(asked, 0, "workers", "the population; 0 steps in this process")
             if asked > total:
-                message = f"workers={asked} is more than the {total} environments; {total} are started"
-                warnings.warn(message, stacklevel=3)
+                warnings.warn(
+                    f"workers={asked} is more than the {total} environments; {total} are started", stacklevel=3
+                )
             return min(asked, total)
         available = cores()
         if total == 1 or available == 1 or sys.platform == "win32":
@@ -301,46 +292,42 @@ class Population:
         runner.request(command)
 
     def _wait(self) -> None:
-        with self._naming_the_seed():
+        with self._errors_with_seed():
             self._open_runner().wait()
         self.pending = False
 
     @contextmanager
-    def _naming_the_seed(self) -> Iterator[None]:
+    def _errors_with_seed(self) -> Iterator[None]:
         """Close the population on an error, and add the task, the worker and the seed to its message."""
         try:
             yield
         except RunnerError as error:
             self.close()
-            place, how = error.place, error.how
-            self._closed_because = how
-            if place.worker is not None:
-                self._closed_because = f"worker {place.worker} {how}"
-            message = f"{self.task}: {self._place_in_words(place)}, {how}{error.details}"
-            raise PopulationError(message) from error.__cause__
+            worker = error.place.worker
+            self._closed_because = error.how if worker is None else f"worker {worker} {error.how}"
+            where = f"{self.task}: {self._describe(error.place)}"
+            raise PopulationError(f"{where}, {error.how}{error.details}") from error.__cause__
 
     def unanswered(self) -> tuple[int, str]:
-        """The number of the last request, and a text for who has not answered it; empty if nobody has to."""
+        """The number of the last request, and which worker has not answered it yet; empty if none has to."""
         if self.closed or self.runner is None:
             return 0, ""
         late = self.runner.late() if self.pending else None
-        if late is None:
-            return self.runner.requests, ""
-        return self.runner.requests, self._place_in_words(late)
+        return self.runner.requests, self._describe(late) if late else ""
 
-    def _place_in_words(self, place: Place) -> str:
+    def _describe(self, place: Place) -> str:
         environment = ""
         if place.busy_with != shared.IDLE:
-            environment = self._environment_in_words(place.busy_with)
+            environment = self._describe_environment(place.busy_with)
         if place.worker is None:
             return environment
         if environment:
             return f"worker {place.worker}, busy with {environment}"
-        first = self._environment_in_words(place.environments[0])
-        last = self._environment_in_words(place.environments[-1])
+        first = self._describe_environment(place.environments[0])
+        last = self._describe_environment(place.environments[-1])
         return f"worker {place.worker}, which steps {first} to {last}"
 
-    def _environment_in_words(self, index: int) -> str:
+    def _describe_environment(self, index: int) -> str:
         seed_index, environment = divmod(index, self.environments)
         return f"seed {self.seeds[seed_index]}, environment {environment}"
 
@@ -361,7 +348,7 @@ class Population:
             raise RuntimeError(f"{name} in the middle of a step: call receive() for the one that is under way first")
         return runner
 
-    def _check_saved(self, saved: Mapping[str, NDArray[Any]]) -> None:
+    def _check_saved(self, saved: Arrays) -> None:
         total = self.members * self.environments
         saved_total = len({key.partition(".")[0] for key in saved})
         if saved_total != total:
@@ -370,7 +357,7 @@ class Population:
                 "make it with the same seeds and environments as the saved one"
             )
         for index in range(total):
-            check_memory(shared.belongings(dict(saved), index), index)
+            check_saved(shared.arrays_of(saved, index), index)
 
     def _checked_actions(self, actions: NDArray[Any]) -> NDArray[Any]:
         space = self.action_space
@@ -381,10 +368,8 @@ class Population:
                 f"actions have shape {actions.shape}, {self.task} needs {expected}: "
                 "(seeds, environments, *action shape)"
             )
-        allowed = "iufb"
-        if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-            allowed = "iu"
-        if actions.dtype.kind not in allowed:
+        integers = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+        if actions.dtype.kind not in ("iu" if integers else "iufb"):
             raise TypeError(f"actions are {actions.dtype}, {self.task} needs {space.dtype}")
         # Before the comparison: 0.7 exceeds a bound of float32(0.7).
         actions = actions.astype(space.dtype, copy=False)
@@ -396,16 +381,12 @@ class Population:
         return actions
 
     def _outside(self, value: Any, low: Any, high: Any, index: tuple[int, ...]) -> ValueError:
-        seed_index, environment, *rest = index
+        seed_index, environment, *entry = index
+        who = self._describe_environment(seed_index * self.environments + environment)
         where = ""
-        if len(rest) == 1:
-            where = f" at index {rest[0]}"
-        elif rest:
-            where = f" at index {tuple(rest)}"
-        who = self._environment_in_words(seed_index * self.environments + environment)
-        reason = "the agent must clip it"
-        if np.isnan(value):
-            reason = "the agent has diverged"
+        if entry:
+            where = f" at index {entry[0] if len(entry) == 1 else tuple(entry)}"
+        reason = "the agent has diverged" if np.isnan(value) else "the agent must clip it"
         return ValueError(f"the action of {who} is {value!s}{where}, outside [{low}, {high}]; {reason}")
 
 

@@ -6,14 +6,14 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from sasr.envs.shared_memory import BUSY_WITH, IDLE, Board, Letter, belongings
+from sasr.envs.shared_memory import BUSY_WITH, IDLE, Arrays, Board, arrays_of
 from sasr.tasks.environment import Env, close_environment
 
 LONGEST = 1_000_000
@@ -24,8 +24,8 @@ _NUMBERS = ("seed", "length", "check")
 _BYTES = ("began", "generator")
 
 
-def check_memory(saved: Mapping[str, NDArray[Any]], index: int) -> None:
-    """Raise a ValueError unless this has the form of `Remembered.save`, so that `restore` cannot fail on it."""
+def check_saved(saved: Arrays, index: int) -> None:
+    """Raise a ValueError unless this has the form of `Replayable.save`, so that `restore` cannot fail on it."""
     numbers = all(name in saved and saved[name].shape == () and saved[name].dtype == np.int64 for name in _NUMBERS)
     words = all(name in saved and saved[name].ndim == 1 and saved[name].dtype == np.uint8 for name in _BYTES)
     rest = "actions" in saved and saved["actions"].ndim >= 1 and "seeded" in saved and saved["seeded"].shape == ()
@@ -47,7 +47,7 @@ def set_generator(env: Env, state: bytes) -> None:
         env.unwrapped.np_random.bit_generator.state = json.loads(state)
 
 
-class Remembered:
+class Replayable:
     """An environment that stores the start and the actions of its episode.
 
     What it has seen is remembered as a checksum over every observation and reward, so a replay that went another way
@@ -105,7 +105,7 @@ class Remembered:
             "generator": np.frombuffer(generator_state(self.env), np.uint8),
         }
 
-    def restore(self, saved: Mapping[str, NDArray[Any]]) -> tuple[Any, bool]:
+    def restore(self, saved: Arrays) -> tuple[Any, bool]:
         """Return to a saved moment: the observation, and whether the episode had to restart from a new start."""
         seed, check = int(saved["seed"]), int(saved["check"])
         try:
@@ -119,7 +119,7 @@ class Remembered:
         fresh = np.random.SeedSequence([seed, check, int(saved["length"])])
         return self.reset(int(fresh.generate_state(1, np.uint64)[0] >> np.uint64(1))), True
 
-    def _replay(self, seed: int, saved: Mapping[str, NDArray[Any]]) -> Any:
+    def _replay(self, seed: int, saved: Arrays) -> Any:
         observation = self.reset(seed)
         if not saved["seeded"]:
             set_generator(self.env, saved["began"].tobytes())
@@ -139,10 +139,10 @@ class Stepper:
         self.indices = indices
         self.info_keys = info_keys
         self.status = board.line(worker)
-        self.environments: list[Remembered] = []
+        self.environments: list[Replayable] = []
         for index in indices:
             self._busy(index)
-            self.environments.append(Remembered(build()))
+            self.environments.append(Replayable(build()))
         self._busy(IDLE)
 
     def reset(self) -> None:
@@ -171,7 +171,7 @@ class Stepper:
                 board.info[k, index] = info.get(key, math.nan)
         self._busy(IDLE)
 
-    def save(self) -> Letter:
+    def save(self) -> dict[str, NDArray[Any]]:
         """What `restore` needs, by environment and name."""
         return {
             f"{index}.{name}": array
@@ -179,12 +179,12 @@ class Stepper:
             for name, array in env.save().items()
         }
 
-    def restore(self, letter: Letter) -> None:
+    def restore(self, saved: Arrays) -> None:
         """Restore every environment; the board has their observations, and which episodes had to restart."""
         board = self.board
         for index, env in zip(self.indices, self.environments, strict=True):
             self._busy(index)
-            board.observation[index], board.restarted[index] = env.restore(belongings(letter, index))
+            board.observation[index], board.restarted[index] = env.restore(arrays_of(saved, index))
         self._busy(IDLE)
 
     def close(self) -> None:

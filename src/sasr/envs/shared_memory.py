@@ -10,7 +10,7 @@ import select
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,19 +94,25 @@ class Bell:
 class Board:
     """The memory that a population and its workers share: a line of control words for each, then the arrays."""
 
+    seed: NDArray[np.uint64]  # (N,)
+    action: NDArray[Any]  # (N, *action_shape)
+    observation: NDArray[Any]  # (N, *obs_shape)
+    final_observation: NDArray[Any]  # (N, *obs_shape)
+    reward: NDArray[np.float32]  # (N,)
+    terminated: NDArray[np.bool_]  # (N,)
+    truncated: NDArray[np.bool_]  # (N,)
+    success: NDArray[np.bool_]  # (N,)
+    restarted: NDArray[np.bool_]  # (N,) by `restore`: the replay of the episode went another way
+    info: NDArray[np.float64]  # (keys, N)
+
     def __init__(self, shape: BoardShape, file: int = -1) -> None:
         starts, size = shape.offsets()
         memory = mmap.mmap(file, size)
-        arrays = {
-            name: np.ndarray(extent, dtype, memory, starts[name]) for name, (extent, dtype) in shape.fields().items()
-        }
+        for name, (extent, dtype) in shape.fields().items():
+            setattr(self, name, np.ndarray(extent, dtype, memory, starts[name]))
         self.population = shape.workers  # its line is the last
         self.all_done = [worker * _LINE + DONE for worker in range(shape.workers)]
         self.words = memoryview(memory)[: (shape.workers + 1) * _LINE * 8].cast("q")
-        self.seed, self.action, self.reward = arrays["seed"], arrays["action"], arrays["reward"]
-        self.observation, self.final_observation = arrays["observation"], arrays["final_observation"]
-        self.terminated, self.truncated = arrays["terminated"], arrays["truncated"]
-        self.success, self.restarted, self.info = arrays["success"], arrays["restarted"], arrays["info"]
 
     def line(self, number: int) -> memoryview:
         """One line of control words."""
@@ -143,7 +149,7 @@ class Board:
 
     def wait_for_request(self, worker: int, number: int, bell: Bell, spin: float) -> None:
         """Return when there is a request."""
-        self._wait(worker, [worker * _LINE + REQUEST], number, bell, spin, _nothing)
+        self._wait(worker, [worker * _LINE + REQUEST], number, bell, spin, watch=lambda: None)
 
     def wait_for_all(self, number: int, bell: Bell, spin: float, watch: Callable[[], None]) -> None:
         """Return when every worker has answered; they are checked now and then."""
@@ -188,10 +194,6 @@ def fence() -> None:
         pass
 
 
-def _nothing() -> None:
-    pass
-
-
 def anonymous_file(size: int = 0) -> int:
     """A file without a name, which is removed when the last process that holds it ends."""
     if hasattr(os, "memfd_create"):
@@ -203,25 +205,25 @@ def anonymous_file(size: int = 0) -> int:
     return file
 
 
-Letter = dict[str, NDArray[Any]]
+Arrays = Mapping[str, NDArray[Any]]
 """Memories of environments, called index.name."""
 
 
-def belongings(letter: Letter, index: int) -> Letter:
+def arrays_of(saved: Arrays, index: int) -> dict[str, NDArray[Any]]:
     """The arrays of one environment, by name."""
     prefix = f"{index}."
-    return {key.removeprefix(prefix): array for key, array in letter.items() if key.startswith(prefix)}
+    return {key.removeprefix(prefix): array for key, array in saved.items() if key.startswith(prefix)}
 
 
-def write_letter(file: int, letter: Letter) -> None:
+def write_arrays(file: int, saved: Arrays) -> None:
     """Write arrays into a file for another process; nothing in it is code."""
-    words = save(letter)
+    words = save(dict(saved))
     os.truncate(file, 0)
     for start in range(0, len(words), 2**20):
         os.pwrite(file, words[start : start + 2**20], start)
 
 
-def read_letter(file: int) -> Letter:
+def read_arrays(file: int) -> dict[str, NDArray[Any]]:
     """Read the arrays in a file."""
     size, words = os.fstat(file).st_size, bytearray()
     while len(words) < size:

@@ -26,12 +26,12 @@ from sasr.envs.shared_memory import (
     Board,
     BoardShape,
     fence,
-    read_letter,
-    write_letter,
+    read_arrays,
+    write_arrays,
 )
 
 
-class Brief(NamedTuple):
+class WorkerConfig(NamedTuple):
     """The arguments of a worker process."""
 
     worker: int
@@ -39,7 +39,7 @@ class Brief(NamedTuple):
     board: BoardShape
     board_file: int
     report_file: int
-    letter_file: int
+    arrays_file: int
     """For memories of environments, in both directions."""
     worker_bell: int
     """The read end of a pipe that wakes the worker."""
@@ -53,44 +53,44 @@ class Brief(NamedTuple):
 
 
 def main() -> None:
-    """Answer requests until one closes the worker; the brief is on standard input."""
+    """Answer requests until one closes the worker; the config is on standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the population handles Ctrl-C and closes its workers
     try:
-        brief: Brief = pickle.load(sys.stdin.buffer)
+        config: WorkerConfig = pickle.load(sys.stdin.buffer)
     except EOFError:
-        os._exit(1)  # the population ended before it sent the brief
-    threading.Thread(target=_follow_parent, args=(brief.parent,), daemon=True).start()
-    board = Board(brief.board, brief.board_file)
-    worker_bell, population_bell = Bell(brief.worker_bell, -1), Bell(-1, brief.population_bell)
-    with os.fdopen(brief.report_file, "w") as report:
+        os._exit(1)  # the population ended before it sent the config
+    threading.Thread(target=_follow_parent, args=(config.parent,), daemon=True).start()
+    board = Board(config.board, config.board_file)
+    worker_bell, population_bell = Bell(config.worker_bell, -1), Bell(-1, config.population_bell)
+    with os.fdopen(config.report_file, "w") as report:
         faulthandler.enable(report)  # writes the Python stack when a simulator crashes
         try:
-            _serve(brief, board, worker_bell, population_bell)
+            _serve(config, board, worker_bell, population_bell)
         except BaseException:
             report.write(traceback.format_exc())
             report.flush()
             fence()
-            board.write(brief.worker, FAILED, 1)
+            board.write(config.worker, FAILED, 1)
             population_bell.ring()
     sys.stdout.flush()
     os._exit(0)  # nothing is left to save, and some simulators crash in an ordinary exit
 
 
-def _serve(brief: Brief, board: Board, worker_bell: Bell, population_bell: Bell) -> None:
-    worker = brief.worker
-    stepper = Stepper(pickle.loads(brief.build), brief.indices, board, brief.info_keys, worker)
+def _serve(config: WorkerConfig, board: Board, worker_bell: Bell, population_bell: Bell) -> None:
+    worker = config.worker
+    stepper = Stepper(pickle.loads(config.build), config.indices, board, config.info_keys, worker)
     gc.freeze()  # these objects stay; collections that visit them would delay the whole round
     board.done(worker, 0, population_bell)
     for number in itertools.count(1):
-        board.wait_for_request(worker, number, worker_bell, brief.spin)
+        board.wait_for_request(worker, number, worker_bell, config.spin)
         command = board.read(worker, COMMAND)
         if command == CLOSE:
             stepper.close()
             return
         if command == SAVE:
-            write_letter(brief.letter_file, stepper.save())
+            write_arrays(config.arrays_file, stepper.save())
         elif command == RESTORE:
-            stepper.restore(read_letter(brief.letter_file))
+            stepper.restore(read_arrays(config.arrays_file))
         elif command == STEP:
             stepper.step()
         else:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from sasr.envs import shared_memory as shared
-from sasr.envs.shared_memory import Bell, Board, BoardShape
-from sasr.envs.worker import Brief
+from sasr.envs.shared_memory import Arrays, Bell, Board, BoardShape
+from sasr.envs.worker import WorkerConfig
 from sasr.tasks.environment import Env, picklable
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from sasr.envs.worker import main; main()"
@@ -28,7 +28,6 @@ _CHECK_EVERY = 0.01  # seconds between checks that the workers are alive
 _CLOSE_SECONDS = 1.0  # given to workers to end by themselves
 
 Build = Callable[[], Env]
-Arrays = Mapping[str, NDArray[Any]]
 
 
 class Place(NamedTuple):
@@ -60,12 +59,13 @@ class WorkerPool:
         self.shares = [range(total * k // count, total * (k + 1) // count) for k in range(count)]
         self.requests = 0
         self.processes: list[subprocess.Popen[bytes]] = []
-        self._spin = _spin_seconds(count)
+        # Seconds that a waiting process spins: with more processes than cores, it would take time from those that work.
+        self._spin = 20e-6 if count + 1 > cores() else 1e-3
         self._next_check = 0.0
         self._bell = Bell.new()
         self._bells: list[Bell] = []
         self._reports: list[int] = []
-        self._letters: list[int] = []
+        self._array_files: list[int] = []
         board_file = shared.anonymous_file(shape.offsets()[1])
         self._files = [board_file, self._bell.sleeper_end, self._bell.ringer_end]
         self._finalizer = weakref.finalize(self, _end, self.processes, self._files, os.getpid())
@@ -82,19 +82,18 @@ class WorkerPool:
     def _start(self, worker: int, shape: BoardShape, board_file: int, build: bytes, info_keys: tuple[str, ...]) -> None:
         self.board.write(worker, shared.DONE, -1)
         bell = Bell.new()
-        report = shared.anonymous_file()
-        letter = shared.anonymous_file()
+        report, arrays_file = shared.anonymous_file(), shared.anonymous_file()
         self._bells.append(bell)
         self._reports.append(report)
-        self._letters.append(letter)
-        self._files += [bell.sleeper_end, bell.ringer_end, report, letter]
-        brief = Brief(
+        self._array_files.append(arrays_file)
+        self._files += [bell.sleeper_end, bell.ringer_end, report, arrays_file]
+        config = WorkerConfig(
             worker=worker,
             indices=self.shares[worker],
             board=shape,
             board_file=board_file,
             report_file=report,
-            letter_file=letter,
+            arrays_file=arrays_file,
             worker_bell=bell.sleeper_end,
             population_bell=self._bell.ringer_end,
             info_keys=info_keys,
@@ -102,7 +101,7 @@ class WorkerPool:
             parent=os.getpid(),
             build=build,
         )
-        self.processes.append(_start_process(brief))
+        self.processes.append(_start_process(config))
 
     def request(self, command: int) -> None:
         """Send all workers a request, and return at once."""
@@ -125,15 +124,15 @@ class WorkerPool:
         self.request(shared.SAVE)
         self.wait()
         saved: dict[str, NDArray[Any]] = {}
-        for letter in self._letters:
-            saved |= shared.read_letter(letter)
+        for file in self._array_files:
+            saved |= shared.read_arrays(file)
         return saved
 
     def restore(self, saved: Arrays) -> None:
         """Restore all environments."""
-        for letter, indices in zip(self._letters, self.shares, strict=True):
+        for file, indices in zip(self._array_files, self.shares, strict=True):
             share = {key: saved[key] for key in saved if int(key.partition(".")[0]) in indices}
-            shared.write_letter(letter, share)
+            shared.write_arrays(file, share)
         self.request(shared.RESTORE)
         self.wait()
 
@@ -181,19 +180,25 @@ class WorkerPool:
         return Place(worker, self.shares[worker], self.board.read(worker, shared.BUSY_WITH))
 
 
-def _start_process(brief: Brief) -> subprocess.Popen[bytes]:
+def _start_process(config: WorkerConfig) -> subprocess.Popen[bytes]:
     # A fresh interpreter, because a fork of a process with threads or CUDA is not safe, and because multiprocessing's
     # spawn would run the user's script again. A session of its own, so that Ctrl-C reaches the population only.
     process = subprocess.Popen(
         [sys.executable, "-c", _START, json.dumps([str(Path(path).absolute()) for path in sys.path])],
         stdin=subprocess.PIPE,
-        pass_fds=(brief.board_file, brief.report_file, brief.letter_file, brief.worker_bell, brief.population_bell),
+        pass_fds=(
+            config.board_file,
+            config.report_file,
+            config.arrays_file,
+            config.worker_bell,
+            config.population_bell,
+        ),
         env=os.environ | _ONE_THREAD,
         start_new_session=True,
     )
     assert process.stdin is not None
     with suppress(BrokenPipeError):  # it died at once, which the first wait notices and reports
-        process.stdin.write(pickle.dumps(brief))
+        process.stdin.write(pickle.dumps(config))
         process.stdin.flush()
     return process
 
@@ -212,12 +217,6 @@ def _end(processes: list[subprocess.Popen[bytes]], files: list[int], owner: int)
         os.close(file)
     processes.clear()
     files.clear()
-
-
-def _spin_seconds(workers: int) -> float:
-    """Seconds that a waiting process spins before it sleeps."""
-    # With more processes than cores, spinning would take time from those that work.
-    return 20e-6 if workers + 1 > cores() else 1e-3
 
 
 def cores() -> int:

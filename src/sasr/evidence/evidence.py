@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -12,7 +13,7 @@ from sasr.evidence.counts import CHUNK, Counts
 from sasr.evidence.features import StateNormaliser
 from sasr.evidence.kernels import Kernel
 from sasr.experience.retained import FAILURE, OUTCOMES, SUCCESS, Retained
-from sasr.experience.types import sent
+from sasr.experience.types import to_device
 
 Scaling = Literal["sum", "density"]
 SCHEDULE_STEP = 0.05
@@ -45,9 +46,11 @@ class Evidence(nn.Module):
         background: float = 0.0,
     ) -> None:
         super().__init__()
-        self.store, self.normaliser, self.estimator = store, normaliser, counts
+        self.store = store
+        self.normaliser, self.estimator = normaliser, counts
         self.kernel, self.bandwidth = kernel, bandwidth
-        self.scaling, self.burn_in, self.background = scaling, burn_in, background
+        self.scaling, self.burn_in = scaling, burn_in
+        self.background = background
         members = len(counts.size)
         self.register_buffer("until_rebuild", torch.ones(members, dtype=torch.int64))
         self.register_buffer("rebuilds", torch.zeros(members, dtype=torch.int64))
@@ -77,16 +80,16 @@ class Evidence(nn.Module):
 
     def count(self, member: int, outcome: int, states: Tensor) -> None:
         """Add states (n, k), as raw as they came, to the sums."""
-        mapped = self.normaliser.of_member(member, sent(states, self.h.device))
+        mapped = self.normaliser.of_member(member, to_device(states, self.h.device))
         self.estimator.add(member, outcome, mapped)
 
-    def flush(self) -> None:
+    def flush(self, count_block: Callable[[Tensor, Tensor], None]) -> None:
         """Count what `add` may have put off: here nothing, on an accelerator the states of one step together."""
 
     def rebuild(self, member: int) -> None:
         """Renew one seed's standardisation and bandwidth and sum its retained states anew."""
         self.normaliser.freeze(member)
-        kept = [sent(self.store.select(member, outcome), self.h.device) for outcome in OUTCOMES]
+        kept = [to_device(self.store.select(member, outcome), self.h.device) for outcome in OUTCOMES]
 
         def bandwidth() -> float:
             mapped = self.normaliser.of_member(member, torch.cat(kept))

@@ -12,8 +12,6 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from sasr.errors import unknown_name
-
 KernelName = Literal["gaussian", "laplacian", "cauchy"]
 
 
@@ -103,10 +101,3 @@ class Cauchy:
 
 
 KERNELS: dict[str, Kernel] = {"gaussian": Gaussian(), "laplacian": Laplacian(), "cauchy": Cauchy()}
-
-
-def kernel_named(name: str) -> Kernel:
-    """The kernel called `name`."""
-    if name not in KERNELS:
-        raise unknown_name("kernel", name, KERNELS)
-    return KERNELS[name]

@@ -50,48 +50,38 @@ class LinearCountsOnDevice(LinearCounts):
 
 
 class EvidenceInBlocks(Evidence):
-    """Counts states in blocks of `ROWS`, each by one call of `count_block`, which may be a captured graph.
+    """Counts states in blocks of `ROWS`, those of all seeds together.
 
-    What `add` was given waits in a block until that is full or `flush` is called: the states of all seeds go together.
+    What `add` was given waits until `flush` is called.
     """
 
     estimator: LinearCountsOnDevice
 
-    def __init__(self, *parts: Any, count_block: Callable[[Tensor, Tensor], None], **options: Any) -> None:
-        """Take what `Evidence` takes.
-
-        Args:
-            parts: As for `Evidence`.
-            count_block: This object's own `count_block`, or a captured graph of it: one launch and not twenty.
-            options: As for `Evidence`.
-        """
+    def __init__(self, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
-        self.call_count_block = count_block
-        self.waiting: list[Tensor] = []
-        """States (n, k) that were not counted yet."""
-        self.owners: list[int] = []
-        """2·seed + outcome of each of them."""
+        self.waiting: list[tuple[int, int, Tensor]] = []
+        """Seed, outcome and states (n, k) that were not counted yet."""
 
     def count(self, member: int, outcome: int, states: Tensor) -> None:
         """Add states (n, k), as raw as they came, to the sums, with the next `flush`."""
-        self.waiting.append(states)
-        self.owners += [2 * member + outcome] * len(states)
+        self.waiting.append((member, outcome, states))
 
-    def flush(self) -> None:
-        """Count the states that wait."""
+    def flush(self, count_block: Callable[[Tensor, Tensor], None]) -> None:
+        """Count the states that wait, each block by one call of `count_block`, which may be a captured graph."""
         if not self.waiting:
             return
-        states, owners = torch.cat(self.waiting), torch.tensor(self.owners)
-        self.waiting, self.owners = [], []
-        for block, owners_of_block in zip(states.split(ROWS), owners.split(ROWS), strict=True):
-            rows, which = block.new_zeros(ROWS, block.shape[1]), owners.new_full((ROWS,), NOBODY)
+        owners = [torch.full((len(states),), 2 * p + outcome) for p, outcome, states in self.waiting]
+        states = torch.cat([states for _, _, states in self.waiting])
+        self.waiting = []
+        for block, owners_of_block in zip(states.split(ROWS), torch.cat(owners).split(ROWS), strict=True):
+            rows, which = block.new_zeros(ROWS, block.shape[1]), owners_of_block.new_full((ROWS,), NOBODY)
             rows[: len(block)] = block
             which[: len(block)] = owners_of_block
-            self.call_count_block(rows, which)
+            count_block(rows, which)
 
     def rebuild(self, member: int) -> None:
         """Rebuild one seed's sums; those of its states that wait are among the retained ones already."""
-        self.flush()
+        self.waiting = [entry for entry in self.waiting if entry[0] != member]
         super().rebuild(member)
 
     def count_block(self, rows: Tensor, which: Tensor) -> None:

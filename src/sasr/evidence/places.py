@@ -1,6 +1,6 @@
 """Counts for images: how often what the agent controls was in the same place.
 
-Pixels tell little of how alike two frames of a game are: most of what moves is not the agent. So a model learns which
+By their pixels frames of a game are hardly compared: most of what moves is not the agent. So a model learns which
 action lies between two frames (inverse dynamics), and may look at few cells of the frame only, which it chooses by the
 first frame alone. To predict actions it has to look where they show (contingency awareness, Choi et al., 2019).
 

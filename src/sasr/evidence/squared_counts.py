@@ -20,7 +20,8 @@ class SquaredCounts(Counts):
     direct: Tensor  # (P, 2) bool
 
     def __init__(self, features: RandomFeatures) -> None:
-        members, device, M = len(features.bandwidth), features.bandwidth.device, features.count
+        members, device = len(features.bandwidth), features.bandwidth.device
+        M = features.count
         super().__init__(members, device)
         self.features = features
         self.register_buffer("matrix", torch.zeros((members, 2, M, M), device=device))

@@ -13,8 +13,29 @@ class CheckedModule(nn.Module):
     """A module that takes a saved state whole or not at all."""
 
     def check_state(self, state_dict: Mapping[str, Any]) -> None:
-        """Raise a ValueError if a saved state does not fit; changes nothing."""
-        check_state(self, state_dict)
+        """Raise a ValueError that names the first entry that does not fit; changes nothing."""
+        current = self.state_dict()
+        missing, unknown = sorted(current.keys() - state_dict.keys()), sorted(state_dict.keys() - current.keys())
+        fix = f"make this {type(self).__name__} with the same spaces, seeds and settings as the saved one first"
+        if missing or unknown:
+            entries = f"missing {missing[:3]}, unknown {unknown[:3]}"
+            raise ValueError(f"this state_dict is of something else: {entries}; {fix}")
+        modules = {f"{path}." if path else "": module for path, module in self.named_modules()}
+        growing = {prefix: module for prefix, module in modules.items() if isinstance(module, GrowingModule)}
+        axes = {prefix + name: axis for prefix, module in growing.items() for name, axis in module.growing.items()}
+        for key, tensor in current.items():
+            if key.endswith("_extra_state"):
+                continue
+            expected, saved = tuple(tensor.shape), tuple(state_dict[key].shape)
+            axis = axes.get(key)
+            if axis is not None and len(saved) == len(expected):
+                expected = (*expected[:axis], saved[axis], *expected[axis + 1 :])
+            if expected != saved:
+                raise ValueError(f"state_dict entry {key!r} has shape {saved}, expected {expected}; {fix}")
+        for prefix, module in growing.items():
+            entries_of_module = {k.removeprefix(prefix): state_dict[k] for k in current if k.startswith(prefix)}
+            if reason := module.why_not(entries_of_module):
+                raise ValueError(f"state_dict of {prefix[:-1] or type(module).__name__}: {reason}; {fix}")
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Continue from a saved state; one that does not fit is refused before anything changes."""
@@ -56,27 +77,3 @@ class GrowingModule(CheckedModule):
             if saved is not None and saved.shape != buffer.shape:
                 setattr(self, name, torch.zeros(saved.shape, dtype=buffer.dtype, device=buffer.device))
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def check_state(module: nn.Module, state: Mapping[str, Any]) -> None:
-    """Raise a ValueError that names the first entry of `state` that `module` could not take; change nothing."""
-    current = module.state_dict()
-    missing, unknown = sorted(current.keys() - state.keys()), sorted(state.keys() - current.keys())
-    fix = f"make this {type(module).__name__} with the same spaces, seeds and settings as the saved one first"
-    if missing or unknown:
-        raise ValueError(f"this state_dict is of something else: missing {missing[:3]}, unknown {unknown[:3]}; {fix}")
-    growing = {path: part for path, part in module.named_modules() if isinstance(part, GrowingModule)}
-    axes = {f"{path}.{name}".lstrip("."): axis for path, part in growing.items() for name, axis in part.growing.items()}
-    for key, tensor in current.items():
-        if key.endswith("_extra_state"):
-            continue
-        expected, found = list(tensor.shape), list(state[key].shape)
-        if key in axes and len(found) == len(expected):
-            expected[axes[key]] = found[axes[key]]
-        if expected != found:
-            raise ValueError(f"state_dict entry {key!r} has shape {tuple(found)}, expected {tuple(expected)}; {fix}")
-    for path, part in growing.items():
-        prefix = f"{path}." if path else ""
-        reason = part.why_not({key.removeprefix(prefix): state[key] for key in current if key.startswith(prefix)})
-        if reason:
-            raise ValueError(f"state_dict of {path or type(part).__name__}: {reason}; {fix}")

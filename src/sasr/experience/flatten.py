@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -63,14 +60,3 @@ def flatten_actions(space: gym.Space[Any], action: Tensor, leading: int) -> Tens
         index = action.reshape(action.shape[:leading]).long() - int(space.start)
         return one_hot(index, int(space.n)).float()
     return action.flatten(leading).float() if action.dim() > leading else action.unsqueeze(-1).float()
-
-
-def flatten_observations(space: gym.Space[Any], obs: NDArray[Any] | Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """A stack of n observations, Dict ones included, as one (n, k) array."""
-    if isinstance(space, gym.spaces.Dict):
-        assert isinstance(obs, Mapping)
-        parts = [flatten_observations(part, obs[key]) for key, part in space.spaces.items()]
-        return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
-    assert not isinstance(obs, Mapping)
-    array = np.asarray(obs)
-    return array.reshape(len(array), math.prod(array.shape[1:]))

@@ -11,8 +11,6 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from sasr.experience.flatten import flatten_observations
-
 MOST_STEPS = 10_000_000
 
 
@@ -54,52 +52,52 @@ def random_rollout(
         steps: How many.
         seed: Of the environment and of the policy.
         info: Numbers of info to keep.
-        progress: Told the number of steps done now and then.
+        progress: Called with the number of steps done now and then.
     """
     if not 1 <= steps <= MOST_STEPS:
         raise ValueError(f"steps={steps} must be at least 1 and at most {MOST_STEPS:,}")
     if seed < 0:
         raise ValueError(f"seed={seed} must not be negative")
     env.action_space.seed(seed)
-    states, actions, episodes, rewarded, hit = [], [], 0, 0, False
-    rewards, flags = np.zeros(steps), np.zeros((3, steps), np.bool_)
-    numbers = {name: np.full(steps, np.nan) for name in info}
-    place = np.full(steps, np.nan)
+    states, actions = [], []
+    rewards, place = np.zeros(steps), np.zeros(steps)
+    terminated, truncated, success = np.zeros((3, steps), np.bool_)
+    numbers = {name: np.zeros(steps) for name in info}
     keys: set[str] = set()
-    obs, told = env.reset(seed=seed)
+    episodes, rewarded_episodes = 0, 0
+    rewarded = False
+    obs, step_info = env.reset(seed=seed)
     for step in range(steps):
         states.append(obs)
         actions.append(env.action_space.sample())
-        place[step] = _number(told.get("place"))
-        obs, reward, terminated, truncated, told = env.step(actions[-1])
-        rewards[step], flags[:, step] = reward, (terminated, truncated, told.get("is_success", False))
-        keys |= told.keys()
+        place[step] = _number(step_info.get("place"))
+        obs, rewards[step], terminated[step], truncated[step], step_info = env.step(actions[-1])
+        success[step] = step_info.get("is_success", False)
+        keys |= step_info.keys()
         for name, values in numbers.items():
-            values[step] = _number(told.get(name))
-        hit = hit or float(reward) > 0.0 or bool(flags[2, step])
-        if terminated or truncated:
-            episodes, rewarded, hit = episodes + 1, rewarded + hit, False
-            obs, told = env.reset()
+            values[step] = _number(step_info.get(name))
+        rewarded = rewarded or rewards[step] > 0.0 or success[step]
+        if terminated[step] or truncated[step]:
+            episodes += 1
+            rewarded_episodes += int(rewarded)
+            rewarded = False
+            obs, step_info = env.reset()
         if progress and ((step + 1) % 100 == 0 or step + 1 == steps):
             progress(step + 1)
     for name, values in numbers.items():
         if np.isnan(values).all():
             raise ValueError(f"info has no number called {name!r}; it has {', '.join(sorted(keys)) or 'nothing'}")
-    stacked = (
-        {key: np.stack([s[key] for s in states]) for key in states[0]} if isinstance(obs, dict) else np.stack(states)
-    )
-    terminations, truncations, successes = flags
     return RandomRollout(
-        states=flatten_observations(env.observation_space, stacked),
+        states=np.stack(states).reshape(steps, -1),
         actions=np.stack(actions),
         observation_space=env.observation_space,
         action_space=env.action_space,
         episodes=episodes,
-        rewarded=rewarded,
+        rewarded=rewarded_episodes,
         rewards=rewards,
-        terminated=terminations,
-        truncated=truncations,
-        success=successes,
+        terminated=terminated,
+        truncated=truncated,
+        success=success,
         tells_success="is_success" in keys,
         info=numbers,
         place=place,

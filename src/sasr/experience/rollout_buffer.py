@@ -55,10 +55,11 @@ class Rollouts(CheckedModule):
         if rows < 1:
             raise ValueError(f"rows={rows} must be at least 1 step of each environment")
         P, E = host.members, host.envs
-        self.members, self.rows, self.envs, self.device = P, rows, E, host.device
+        self.members, self.envs = P, E
+        self.rows = rows
         self.layout = host.stack_layout
         dtype = state_dtype(host.observation_space)
-        layout: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+        columns: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "obs": (array_shape(host.policy_space), dtype),
             "action": (array_shape(host.action_space), action_dtype(host.action_space)),
             "log_prob": ((), torch.float32),
@@ -68,10 +69,10 @@ class Rollouts(CheckedModule):
             "truncated": ((), torch.bool),
             "success": ((), torch.bool),
         }
-        step_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout.values())
+        step_bytes = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in columns.values())
         _check_memory(P * E * step_bytes, rows, host)
-        for name, (shape, kind) in layout.items():
-            self.register_buffer(name, torch.zeros((P, rows, E, *shape), dtype=kind, device=host.device))
+        for name, (shape, dtype) in columns.items():
+            self.register_buffer(name, torch.zeros((P, rows, E, *shape), dtype=dtype, device=host.device))
         self.register_buffer("position", torch.zeros(1, dtype=torch.int64, device=host.device), persistent=False)
         offset = torch.arange(P, device=host.device)[:, None] * (rows * E)
         self.register_buffer("offset", offset, persistent=False)
@@ -154,9 +155,9 @@ class Rollouts(CheckedModule):
     def _check(self, step: Transition, log_prob: Tensor) -> None:
         leading = (self.members, self.envs)
         for name in _STEP:
-            expected, found = (*leading, *getattr(self, name).shape[3:]), tuple(getattr(step, name).shape)
-            if found != expected:
-                raise ValueError(f"{name} has shape {found}, expected (seeds, envs, *shape) = {expected}")
+            expected, shape = (*leading, *getattr(self, name).shape[3:]), tuple(getattr(step, name).shape)
+            if shape != expected:
+                raise ValueError(f"{name} has shape {shape}, expected (seeds, envs, *shape) = {expected}")
         if tuple(log_prob.shape) != leading:
             raise ValueError(f"log_prob has shape {tuple(log_prob.shape)}, expected (seeds, envs) = {leading}")
         if step.valid is not None and not bool(step.valid.all()):

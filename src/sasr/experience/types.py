@@ -26,6 +26,10 @@ class Transition(NamedTuple):
     success: Tensor | None = None  # (P, E) bool, the environment's info["is_success"]; None: judge by reward alone
     slot: Tensor | None = None  # (P, E) int64, where the host's replay buffer has stored this step
 
+    def valid_mask(self) -> Tensor:
+        """`valid`, or True everywhere, (P, E)."""
+        return torch.ones_like(self.terminated) if self.valid is None else self.valid
+
 
 class Batch(NamedTuple):
     """B sampled transitions of each of P seeds."""
@@ -119,7 +123,8 @@ class Host:
         return self.observation_space if layout is None else layout.space
 
 
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device, wherever it was; nobody waits for an accelerator that is busy."""
-    crosses = tensor.device.type == "cpu" and device.type == "cuda"
-    return tensor.pin_memory().to(device, non_blocking=True) if crosses else tensor.to(device)
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on a device; a copy to an accelerator is asynchronous."""
+    if tensor.device.type == "cpu" and device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)

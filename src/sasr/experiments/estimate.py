@@ -169,7 +169,7 @@ def _add_evidence(trainer: Trainer, states: int) -> int:
         rows = torch.randn((count, shaper.width), generator=generator)
         shaper.evidence.observe(rows[None])
         shaper.evidence.add(0, OUTCOMES[number % len(OUTCOMES)], rows)
-    shaper.evidence.flush()
+    shaper.evidence.flush(shaper.absorb)
     return int(shaper.evidence.estimator.size.sum())
 
 

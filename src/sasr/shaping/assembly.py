@@ -14,7 +14,7 @@ from sasr.evidence.evidence import Evidence
 from sasr.evidence.exact_counts import ExactCounts
 from sasr.evidence.features import RandomFeatures, StateNormaliser
 from sasr.evidence.flagged import FlaggedEvidence, ReplayFlags
-from sasr.evidence.kernels import kernel_named
+from sasr.evidence.kernels import KERNELS
 from sasr.evidence.on_device import EvidenceInBlocks, LinearCountsOnDevice
 from sasr.evidence.places import PlaceCounts, PlaceFeatures
 from sasr.evidence.squared_counts import SquaredCounts
@@ -31,7 +31,6 @@ def make_evidence(
     width: int,
     dtype: torch.dtype,
     states_of: Callable[[Tensor, Tensor], Tensor],
-    count_block: Callable[[Tensor, Tensor], None],
 ) -> Evidence:
     """Evidence as the settings have it.
 
@@ -41,12 +40,11 @@ def make_evidence(
         width: Entries k of a state.
         dtype: The type that retained states are kept in.
         states_of: Makes states (1, n, k) of observations and actions (1, n, …).
-        count_block: Stands in for `EvidenceInBlocks.count_block` on an accelerator.
     """
     counts = make_counts(config, host, width)
     normaliser = StateNormaliser(host.members, width, enabled=config.standardise, clip=config.clip, device=host.device)
     bandwidth = 1.0 if isinstance(counts, PlaceCounts) else config.bandwidth
-    mapping = (normaliser, counts, kernel_named(config.kernel), bandwidth)
+    mapping = (normaliser, counts, KERNELS[config.kernel], bandwidth)
     options: dict[str, Any] = {
         "scaling": config.scaling,
         "burn_in": config.burn_in,
@@ -56,13 +54,13 @@ def make_evidence(
         return FlaggedEvidence(ReplayFlags(host, states_of), *mapping, **options)
     pool = StatePool(width, dtype, torch.device("cpu"))  # read only when sums are rebuilt
     if isinstance(counts, LinearCountsOnDevice):
-        return EvidenceInBlocks(pool, *mapping, count_block=count_block, **options)
+        return EvidenceInBlocks(pool, *mapping, **options)
     return Evidence(pool, *mapping, **options)
 
 
 def make_counts(config: SasrConfig, host: Host, width: int) -> Counts:
     """The estimator that the settings name; for images there is one that the settings may ask for."""
-    kernel = kernel_named(config.kernel)
+    kernel = KERNELS[config.kernel]
     if counts_places(config, host):
         _check_places(config)
         seen = PlaceFeatures(host.observation_space, host.action_space, seeds=host.seeds, device=host.device)

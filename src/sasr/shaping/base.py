@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, overload, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,37 +28,33 @@ class RewardShaper(Protocol):
 
     def bind(self, host: Host) -> None:
         """Take on the spaces, seeds and device of a host; called once, before anything else."""
-        ...
 
+    @abstractmethod
     def observe(self, step: Transition) -> None:
         """Learn what happened; called exactly once per environment step."""
-        ...
 
     def release(self, slots: Tensor) -> None:
         """Forget replay slots (P, E) that the host is about to overwrite; most shapers have nothing to forget."""
-        ...
 
+    @abstractmethod
     def shape(self, batch: Batch) -> Tensor:
         """What to add to the batch's rewards, (P, B), its weight included.
 
         Trains nothing, changes no state but the position of the shaper's own generator, carries no gradient.
         """
-        ...
 
+    @abstractmethod
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """Train on a batch after the agent did, and return figures to log, each (P,), of now: no views of the state."""
-        ...
 
     def state_dict(self) -> Mapping[str, Any]:
         """Everything learned or counted."""
-        ...
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
         """Continue from a saved state; raises before it changes anything if the state does not fit."""
-        ...
 
 
-class Shaper(GrowingModule, ABC):
+class Shaper(GrowingModule, RewardShaper, ABC):
     """Base class of reward shapers: binds to a host, checks what comes in, and has defaults for the optional methods.
 
     A method defines `make`, `observe`, `shape` and `update`.
@@ -115,23 +111,11 @@ class Shaper(GrowingModule, ABC):
 
     # ------------------------------------------------------- from steps to rewards
 
-    @abstractmethod
-    def observe(self, step: Transition) -> None:
-        """Learn what happened; called exactly once per environment step."""
-
     def absorb(self, *args: Any, **kwargs: Any) -> None:
         """The part of `observe` that is tensor work of fixed shapes; a learner may replace it by a CUDA graph of it.
 
         Takes tensors from any device.
         """
-
-    @abstractmethod
-    def shape(self, batch: Batch) -> Tensor:
-        """What to add to the batch's rewards, (P, B), its weight included; without gradient or change of state."""
-
-    @abstractmethod
-    def update(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Train on a batch after the agent did, and return figures to log, each (P,), of now: no views of the state."""
 
     def inspect(self, batch: Batch) -> Mapping[str, Tensor]:
         """Figures about a batch, each (P,), that are only computed when they are logged; draws nothing."""
@@ -165,11 +149,9 @@ class Shaper(GrowingModule, ABC):
         expected = (len(host.seeds), host.envs)
         for name in self.checked:
             entry: Tensor = getattr(step, name)
-            leading = entry.shape[:2]
+            leading = tuple(entry.shape[:2])
             if leading != expected:
-                raise ValueError(
-                    f"{name} has leading axes {tuple(leading)}, expected (seeds, environments) = {expected}"
-                )
+                raise ValueError(f"{name} has leading axes {leading}, expected (seeds, environments) = {expected}")
             check_width(name, entry.numel() // math.prod(expected), self.widths[name])
             check_finite(name, entry, seeds=host.seeds, valid=step.valid)
 
@@ -178,10 +160,9 @@ class Shaper(GrowingModule, ABC):
         host, device = self.bound, batch.next_obs.device
         numbered = host.device.type != "cpu" and host.device.index is not None  # torch calls cpu:0 "cpu"
         if device.type != host.device.type or (numbered and device.index != host.device.index):
-            expected_device = str(host.device)
+            bound_to = str(host.device)
             raise ValueError(
-                f"batch is on {device}, but this shaper was bound to {expected_device}; move it with "
-                f".to({expected_device!r})"
+                f"batch is on {device}, but this shaper was bound to {bound_to}; move it with .to({bound_to!r})"
             )
         expected = (len(host.seeds), self.obs_width)
         for entry in (batch.obs, batch.next_obs):
@@ -212,10 +193,6 @@ class AdaptedShaper(Shaper):
     def __init__(self, shaper: RewardShaper) -> None:
         super().__init__()
         self.shaper = shaper
-
-    def bind(self, host: Host) -> None:
-        """Bind the shaper."""
-        self.make(host)
 
     def make(self, host: Host) -> None:
         """Bind the shaper."""
@@ -249,17 +226,9 @@ class AdaptedShaper(Shaper):
         return self.shaper.load_state_dict(state_dict)
 
 
-@overload
-def adapt(shaper: RewardShaper) -> Shaper: ...
-@overload
-def adapt(shaper: None) -> None: ...
-@overload
-def adapt(shaper: RewardShaper | None) -> Shaper | None: ...
-def adapt(shaper: RewardShaper | None) -> Shaper | None:
-    """The same shaper where it derives from `Shaper`, else one that stands in for it; None stays None."""
-    if shaper is None or isinstance(shaper, Shaper):
-        return shaper
-    return AdaptedShaper(shaper)
+def adapt(shaper: RewardShaper) -> Shaper:
+    """The same shaper where it derives from `Shaper`, else one that stands in for it."""
+    return shaper if isinstance(shaper, Shaper) else AdaptedShaper(shaper)
 
 
 def check_bonus(batch: Batch, bonus: Tensor) -> None:
@@ -270,10 +239,10 @@ def check_bonus(batch: Batch, bonus: Tensor) -> None:
             raise ValueError(f"{name} has shape {tuple(values.shape)}, expected (seeds, batch) = {expected}")
 
 
-def check_width(name: str, found: int, width: int) -> None:
+def check_width(name: str, width: int, expected: int) -> None:
     """Raise a ValueError unless rows have as many features as they should."""
-    if found != width:
-        raise ValueError(f"{name} has {found} features, but this shaper was bound to {width}")
+    if width != expected:
+        raise ValueError(f"{name} has {width} features, but this shaper was bound to {expected}")
 
 
 def check_finite(

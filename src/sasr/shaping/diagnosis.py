@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sasr.evidence.exact_counts import ExactCounts
-from sasr.evidence.kernels import kernel_named
+from sasr.evidence.kernels import KERNELS
 from sasr.experience.flatten import state_width
 from sasr.experience.random_rollout import RandomRollout, random_rollout
 from sasr.experience.retained import FAILURE, SUCCESS
@@ -33,6 +33,8 @@ MAX_LONELY_SHARE = 0.5
 MAX_NEIGHBOUR_SHARE = 0.95
 """Above this share of the evidence as neighbours, the kernel makes all states alike."""
 MIN_SIGNAL_TO_NOISE = 0.05
+EVERY_STATE: dict[str, Any] = {"retention": 1.0, "retention_rule": "random", "burn_in": 0, "storage": "own"}
+"""Settings under which every given state is evidence: others only change how many states there are."""
 PROBES = 4
 """Synthetic success patterns that the signal-to-noise ratio is averaged over."""
 
@@ -95,12 +97,13 @@ def diagnose(
     outcome is synthetic: which side of a random direction in standardised state space it lies on. The shaper itself is
     not touched; only its settings are used.
     """
+    config = (shaper or SASR()).config
     rollout = None
     if isinstance(states, RandomRollout):
         rollout = states
     elif not isinstance(states, np.ndarray | Tensor | list):
         rollout = visited(states, steps, seed=seed, info=info)
-    if rollout is not None and counts_places((shaper or SASR()).config, spaces_of(rollout)):
+    if rollout is not None and counts_places(config, spaces_of(rollout)):
         raise ValueError("on these images places are counted, which have to be learned first: use sasr.diagnose_images")
     data = torch.as_tensor(np.asarray(states if rollout is None else rollout.states)).flatten(1).float()
     if len(data) < 60:
@@ -109,28 +112,27 @@ def diagnose(
     if not finite.all():
         row, column = (~finite).nonzero()[0].tolist()
         raise ValueError(f"state {row} is {data[row, column].item()} in dimension {column}; leave such states out")
-    config = (shaper or SASR()).config
     stored, new = data[: -(len(data) // 6)], data[-(len(data) // 6) :][:1000]
     probes = [_Probe(config, stored, new, seed + index) for index in range(PROBES)]
+    evidence = probes[0].shaper.evidence
     estimated, exact = probes[0].estimate(), probes[0].exact()
-    about_rollout: dict[str, Any] = {}
-    if rollout is not None:
-        about_rollout = {"explained": probes[0].explained(rollout), "warning": _warning(rollout, config.reward_above)}
     reliability = float(np.mean([probe.reliability() for probe in probes]))
     figures: dict[str, Any] = {
         "lonely": float((exact < LONELY).float().mean()),
         "rank_correlation": rank_correlation(estimated.numpy(), exact.numpy()),
         "signal_to_noise": max(0.0, reliability) / max(1e-9, 1.0 - reliability),
     }
+    neighbours = float(exact.median())
     return Diagnosis(
         stored=len(stored),
         features=data.shape[1],
-        bandwidth=float(probes[0].shaper.evidence.h[0]),
-        neighbours=float(exact.median()),
-        clamped=float((probes[0].shaper.evidence.raw(new.expand(2, -1, -1)) < 0.0).float().mean()),
-        reason=_reason(**figures, neighbour_share=float(exact.median()) / len(stored)),
+        bandwidth=float(evidence.h[0]),
+        neighbours=neighbours,
+        clamped=float((evidence.raw(new.expand(2, -1, -1)) < 0.0).float().mean()),
+        reason=_reason(**figures, neighbour_share=neighbours / len(stored)),
+        explained={} if rollout is None else probes[0].explained(rollout),
+        warning="" if rollout is None else _warning(rollout, config.reward_above),
         **figures,
-        **about_rollout,
     )
 
 
@@ -161,14 +163,15 @@ def suggest(
 ) -> tuple[SASR, Diagnosis] | None:
     """The smallest change of settings that makes the shaped reward signal on `states`; None without one."""
     width = torch.as_tensor(np.asarray(states)).flatten(1).shape[1]
-    kernel = kernel_named(shaper.config.kernel)
-    h, rule = kernel.dimension_bandwidth(width), PRESETS["auto"].bandwidth
+    rule = PRESETS["auto"].bandwidth
+    wide = round(1.4 * KERNELS[shaper.config.kernel].dimension_bandwidth(width), 3)
+    more = 4 * shaper.config.features
     for change in (
         {"standardise": True},
         {"standardise": True, "bandwidth": rule},
-        {"standardise": True, "bandwidth": round(1.4 * h, 3)},
-        {"standardise": True, "bandwidth": rule, "features": 4 * shaper.config.features},
-        {"standardise": True, "bandwidth": round(1.4 * h, 3), "features": 4 * shaper.config.features},
+        {"standardise": True, "bandwidth": wide},
+        {"standardise": True, "bandwidth": rule, "features": more},
+        {"standardise": True, "bandwidth": wide, "features": more},
     ):
         candidate = SASR(config=dataclasses.replace(shaper.config, **change))
         if progress:
@@ -199,15 +202,7 @@ class _Probe:
     """Two runs of the same settings on the same evidence, which differ in their random draws alone."""
 
     def __init__(self, config: SasrConfig, stored: Tensor, new: Tensor, seed: int) -> None:
-        # Every given state is evidence here; retention and burn-in only change how many states there are.
-        settings = dataclasses.replace(
-            config,
-            retention=1.0,
-            retention_rule="random",
-            burn_in=0,
-            storage="own",
-            state_action=False,
-        )
+        settings = dataclasses.replace(config, state_action=False, **EVERY_STATE)
         k = stored.shape[1]
         space = gym.spaces.Box(-np.inf, np.inf, (k,), np.float32)
         self.shaper = SASR(config=settings)
@@ -241,12 +236,12 @@ class _Probe:
         evidence = self.shaper.evidence
         stored, new = (evidence.normaliser.of_member(0, part) for part in (self.stored, self.new))
         h, count = float(evidence.h[0]), len(stored) + len(new)
-        found = outcomes(rollout, self.shaper.config.segment_steps)
+        per_name = outcomes(rollout, self.shaper.config.segment_steps)
 
         def alike(x: Tensor, y: Tensor) -> Tensor:
             return evidence.kernel.value(x, y, h)
 
-        return {name: explained(alike, stored, new, own[:count]) for name, own in found.items()}
+        return {name: explained(alike, stored, new, values[:count]) for name, values in per_name.items()}
 
     def reliability(self) -> float:
         """Correlation of the two runs' success rates over the new states."""

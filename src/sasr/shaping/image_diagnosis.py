@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from sasr.evidence.places import ROWS, PlaceCounts
 from sasr.experience.random_rollout import RandomRollout
 from sasr.experience.types import Batch
 from sasr.shaping.assembly import counts_places
-from sasr.shaping.diagnosis import MIN_RANK_CORRELATION, rank_correlation, spaces_of, visited
+from sasr.shaping.diagnosis import EVERY_STATE, MIN_RANK_CORRELATION, rank_correlation, spaces_of, visited
 from sasr.shaping.outcomes import explained, outcomes
 from sasr.shaping.sasr import SASR
 from sasr.tasks.environment import TaskLike
@@ -43,7 +42,7 @@ class ImageDiagnosis:
     explained: dict[str, float]
     """R² of what follows a new image, predicted by stored ones in its cell; NaN where it is always the same."""
     reason: str
-    """Why the shaped reward is noise; empty where it is signal or nobody can tell."""
+    """Why the shaped reward is noise; empty where it is signal or that is unknown."""
 
     @property
     def verdict(self) -> str:
@@ -77,25 +76,19 @@ def diagnose_images(
         seed: Of the networks and the batches, and of what is acted here.
         steps: How long to act where a task is given.
         updates: How many; thousands in a run.
-        progress: Told the number of updates done now and then.
+        progress: Called with the number of updates done now and then.
     """
+    shaper = shaper or SASR()
     if not isinstance(rollout, RandomRollout):
         rollout = visited(rollout, steps, seed=seed)
-    if not diagnoses_images(rollout, shaper or SASR()):
+    if not diagnoses_images(rollout, shaper):
         raise ValueError("no places in images are counted under these spaces and settings: use sasr.diagnose")
     images = torch.from_numpy(rollout.states)
     if len(images) < 60:
         raise ValueError(f"{len(images)} images are too few to judge counts; give at least 60, better 6,000")
     stored, new = images[: -(len(images) // 6)], images[-(len(images) // 6) :]
-    config = (shaper or SASR()).config
-    settings: dict[str, Any] = {
-        "retention": 1.0,
-        "retention_rule": "random",
-        "burn_in": 0,
-        "background": 0.0,
-        "storage": "own",
-    }
-    counted = SASR(config=dataclasses.replace(config, **settings))
+    config = shaper.config
+    counted = SASR(config=dataclasses.replace(config, background=0.0, **EVERY_STATE))
     counted.bind(spaces_of(rollout, seed))
     for part in torch.split(stored, PART):
         counted.add_trajectory(part, success=False)
@@ -104,8 +97,8 @@ def diagnose_images(
     counted.evidence.rebuild(0)
 
     z_stored, z_new = _features(counted, stored), _features(counted, new)
-    visits = _visits(rollout, (z_new @ z_stored.sum(0)), len(stored))
-    found = {
+    visits = _visits(rollout, z_new @ z_stored.sum(0), len(stored))
+    r2 = {
         name: explained(lambda x, y: x @ y.T, z_stored, z_new, values)
         for name, values in outcomes(rollout, config.segment_steps).items()
     }
@@ -114,8 +107,8 @@ def diagnose_images(
         cells=z_stored.shape[1],
         action_loss=loss,
         visits=visits,
-        explained=found,
-        reason=_reason(visits, found),
+        explained=r2,
+        reason=_reason(visits, r2),
     )
 
 
@@ -162,12 +155,12 @@ def _visits(rollout: RandomRollout, counts: Tensor, stored: int) -> float:
     return rank_correlation(counts.numpy(), true)
 
 
-def _reason(visits: float, found: dict[str, float]) -> str:
+def _reason(visits: float, r2: dict[str, float]) -> str:
     if not math.isnan(visits):
         if visits < MIN_RANK_CORRELATION:
             return f"counts do not follow the visits of the agent's place (rank correlation {visits:.2f})"
         return ""
-    known = {name: r2 for name, r2 in found.items() if not math.isnan(r2)}
-    if known and max(known.values()) <= 0.0:
+    known = [figure for figure in r2.values() if not math.isnan(figure)]
+    if known and max(known) <= 0.0:
         return "images in the same place say no more than the average about what follows"
     return ""

@@ -26,12 +26,12 @@ def outcomes(rollout: RandomRollout, horizon: int) -> dict[str, NDArray[np.float
     end_of_episode = np.append(ended, n)[np.searchsorted(ended, np.arange(n), side="right")]
     stop = np.minimum(np.arange(n) + horizon, end_of_episode)
     known = (np.arange(n) + horizon <= n) | np.isin(end_of_episode, ended)
-    found = {f"reward of the next {horizon} steps": _sums(rollout.rewards, stop)}
+    outcome = {f"reward of the next {horizon} steps": _sums(rollout.rewards, stop)}
     for name, values in rollout.info.items():
         count = _sums(np.isfinite(values).astype(np.float64), stop)
         total = _sums(np.nan_to_num(values), stop)
-        found[f"{name} in the next {horizon} steps"] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return {name: np.where(known, values, np.nan) for name, values in found.items()}
+        outcome[f"{name} in the next {horizon} steps"] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return {name: np.where(known, values, np.nan) for name, values in outcome.items()}
 
 
 def explained(
@@ -62,7 +62,7 @@ def explained(
 
 
 def _mean(weights: Tensor, values: Tensor) -> Tensor:
-    """Weighted means, and the plain mean for who has no neighbour."""
+    """Weighted means, and the plain mean where there is no neighbour."""
     total = weights.sum(1)
     lonely = total < 1e-12
     return torch.where(lonely, values.mean(), (weights @ values) / torch.where(lonely, 1.0, total))

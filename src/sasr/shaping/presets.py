@@ -2,68 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import Bandwidth, check_bandwidth
 from sasr.evidence.counts import EstimatorName
 from sasr.evidence.evidence import Scaling
-from sasr.evidence.kernels import KernelName, kernel_named
-from sasr.experience.retention import RETENTION, RetentionName
-from sasr.experience.segments import RULES, RuleName
+from sasr.evidence.kernels import KernelName
+from sasr.experience.retention import RetentionName
+from sasr.experience.segments import RuleName
 from sasr.shaping.reward_watch import PaidEnd
-from sasr.shaping.settings import foreign_option
-
-SampleName = Literal["beta", "ratio"]
-WeightRule = Literal["fixed", "failures"]
-ImagesName = Literal["pixels", "places"]
-CHOICES = {"images": ImagesName, "paid_end": PaidEnd, "sample": SampleName, "weight_rule": WeightRule}
-PresetName = Literal["auto", "paper", "authors"]
-REMOVED_OPTIONS = (
-    "draw",
-    "form",
-    "frequencies",
-    "potential",
-    "range_rule",
-    "reward_scale",
-    "subtract_floor",
-    "weight_discount",
-    "weighting",
-)
-REMOVED_VALUES = (
-    ("background", "fitted"),
-    ("bandwidth", "scott"),
-    ("bandwidth", "silverman"),
-    ("retention_rule", "adaptive"),
-    ("retention_rule", "strided"),
-    ("sample", "false"),  # its name before "mean"
-    ("sample", "mean"),
-)
-"""What was tried and removed in version 0.1.0: nothing showed that any of it helps."""
-
-
-def refuse_removed(settings: Mapping[str, Any], config_class: type[Any] | None = None) -> None:
-    """Raise a ValueError for a setting of SASR, or a value of one, that an older version had.
-
-    Settings of another `config_class` are not looked at.
-
-    >>> refuse_removed({"potential": True})
-    Traceback (most recent call last):
-    ValueError: potential=True was removed in sasr 0.1.0: nothing shows it helps (results/diary/removed.md); drop it
-    """
-    if config_class not in (None, SasrConfig):
-        return
-    for name, value in settings.items():
-        if name in REMOVED_OPTIONS or (name, str(value).lower()) in REMOVED_VALUES:
-            raise ValueError(
-                f"{name}={value} was removed in sasr 0.1.0: nothing shows it helps (results/diary/removed.md); drop it"
-            )
-        if name == "sample" and str(value).lower() == "true":
-            raise ValueError(f"sample={value} is called sample='beta' since sasr 0.1.0; write that")
+from sasr.shaping.settings import check_choices, settings_from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +23,7 @@ class SasrConfig:
 
     reward_weight: float = 0.6
     """Weight λ of the shaped reward."""
-    weight_rule: WeightRule = "fixed"
+    weight_rule: Literal["fixed", "failures"] = "fixed"
     """Keep λ constant (fixed), or multiply it by the share of failures among the retained states (failures)."""
     reward_min: float = 0.0
     """R_min, the shaped reward of a state that always failed."""
@@ -82,7 +33,7 @@ class SasrConfig:
     """At termination, add γ/(1 − γ) times R_max if the last step was rewarded, times R_min if not."""
     paid_end: PaidEnd = "goal"
     """After such a success: R_max (goal); the more rewards follow one another, R_min (lost) or the state's f (stay)."""
-    sample: SampleName = "beta"
+    sample: Literal["beta", "ratio"] = "beta"
     """A draw from the success rate's Beta distribution, or the ratio of the counts N_S/(N_S + N_F)."""
     state_action: bool = False
     """Count pairs of state and action, R(s, a), instead of states, R(s)."""
@@ -96,7 +47,7 @@ class SasrConfig:
     background: float = 0.0
     """Prior pseudo-count at the average success rate, from the first success on; 0 for none."""
 
-    images: ImagesName = "pixels"
+    images: Literal["pixels", "places"] = "pixels"
     """Compare images by their pixels under the kernel, or by the place where the agent's actions have an effect."""
     kernel: KernelName = "gaussian"
     """Shape of the kernel."""
@@ -125,7 +76,7 @@ class SasrConfig:
     """Stop bootstrapping at a time limit, as the released code does."""
 
     def __post_init__(self) -> None:
-        refuse_removed(vars(self))
+        check_choices(self)
         if not math.isfinite(self.reward_weight):
             raise ValueError(f"reward_weight={self.reward_weight} must be a finite number; the paper uses 0.6")
         if not self.reward_min <= self.reward_max:
@@ -145,16 +96,6 @@ class SasrConfig:
         if self.segment_steps < 1:
             raise ValueError(f"segment_steps={self.segment_steps} must be at least 1 step")
         check_bandwidth(self.bandwidth)
-        kernel_named(self.kernel)
-        if self.success_rule not in RULES:
-            raise unknown_name("success rule", self.success_rule, RULES)
-        if self.retention_rule not in RETENTION:
-            raise unknown_name("retention rule", self.retention_rule, RETENTION)
-        if self.estimator not in ("linear", "squared", "exact"):
-            raise unknown_name("estimator", self.estimator, ("linear", "squared", "exact"))
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in get_args(choices):
-                raise unknown_name(name, getattr(self, name), get_args(choices))
         if self.storage == "flags" and self.estimator == "exact":
             raise ValueError("storage='flags' needs estimator='linear' or 'squared': exact counts can't forget states")
 
@@ -195,9 +136,4 @@ def preset_config(name: str = "auto", **overrides: Any) -> SasrConfig:
     """
     if name not in PRESETS:
         raise unknown_name("preset", name, PRESETS)
-    refuse_removed(overrides)
-    known = [field.name for field in dataclasses.fields(SasrConfig)]
-    for option in overrides:
-        if option not in known:
-            raise foreign_option(SasrConfig, option)
-    return dataclasses.replace(PRESETS[name], **overrides)
+    return settings_from(SasrConfig, PRESETS[name], overrides)

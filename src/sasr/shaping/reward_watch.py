@@ -59,7 +59,8 @@ class RewardRuns(nn.Module):
 
     def _count(self, counted: NDArray[np.bool_], followed_now: NDArray[np.bool_]) -> None:
         """Add steps (P, E) that came after a rewarded one, and those of them that were rewarded too."""
-        went_on, followed, in_force = self.went_on.numpy(), self.followed.numpy(), self.on_cpu.numpy()
+        went_on, followed = self.went_on.numpy(), self.followed.numpy()
+        in_force = self.on_cpu.numpy()
         went_on += counted.sum(1)
         followed += followed_now.sum(1)
         share = followed / (went_on + 1.0)
@@ -82,8 +83,8 @@ class SuccessWatch:
     """Sees every step until the first success, and warns once where a dozen episodes terminated without one.
 
     >>> watch = SuccessWatch()
-    >>> told = [watch.observe(np.array([-1.0]), np.array([True])) for _ in range(20)]
-    >>> [number for number, text in enumerate(told, start=1) if text]
+    >>> texts = [watch.observe(np.array([-1.0]), np.array([True])) for _ in range(20)]
+    >>> [number for number, text in enumerate(texts, start=1) if text]
     [12]
     """
 

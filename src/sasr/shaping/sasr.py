@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -20,8 +19,9 @@ from sasr.randomness import MemberStreams
 from sasr.shaping.assembly import make_evidence
 from sasr.shaping.base import CPU, Shaper, check_trajectory
 from sasr.shaping.beta import beta_draw, beta_mean, success_ratio
-from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
+from sasr.shaping.presets import SasrConfig, preset_config
 from sasr.shaping.reward_watch import RewardRuns
+from sasr.shaping.settings import settings_from
 
 
 class SASR(Shaper):
@@ -38,8 +38,7 @@ class SASR(Shaper):
 
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
-        refuse_removed(overrides)
-        self.config = dataclasses.replace(config, **overrides) if config else preset_config(preset, **overrides)
+        self.config = settings_from(SasrConfig, config, overrides) if config else preset_config(preset, **overrides)
         self.truncation_is_terminal = self.config.truncation_is_terminal
         self.flagged = self.config.storage == "flags"
 
@@ -48,10 +47,9 @@ class SASR(Shaper):
         config = self.config
         self.width, dtype = self.obs_width, state_dtype(host.observation_space)
         if config.state_action:
-            self.width, dtype = self.obs_width + action_width(host.action_space), torch.float32
-        self.evidence = make_evidence(
-            config, host, width=self.width, dtype=dtype, states_of=self._states, count_block=self._count_block
-        )
+            self.width += action_width(host.action_space)
+            dtype = torch.float32
+        self.evidence = make_evidence(config, host, width=self.width, dtype=dtype, states_of=self._states)
         self.capturable = self.evidence.estimator.capturable
         item_shape: tuple[int, ...] = (self.width,)
         if self.flagged:  # slots of the replay buffer stand for states
@@ -96,14 +94,11 @@ class SASR(Shaper):
             if len(kept):
                 outcome = SUCCESS if segment.success else FAILURE
                 self.evidence.add(segment.member, outcome, segment.steps[kept])
-        self.evidence.flush()
+        self.evidence.flush(self.absorb)
 
     def absorb(self, rows: Tensor, which: Tensor) -> None:
         """The tensor work behind `observe` on an accelerator, which a learner may capture."""
         cast(EvidenceInBlocks, self.evidence).count_block(rows, which)
-
-    def _count_block(self, rows: Tensor, which: Tensor) -> None:
-        self.absorb(rows, which)  # the one in force: captured or not
 
     @torch.no_grad()
     def add_trajectory(self, states: Tensor, *, success: bool, member: int = 0) -> None:
@@ -115,11 +110,11 @@ class SASR(Shaper):
             raise ValueError("storage='flags' can only count states in the replay buffer; use storage='own'")
         flat = states.flatten(1).to(CPU)
         check_trajectory(flat, self.width, self.bound.seeds, member)
-        everyone = torch.zeros((self.bound.members, *flat.shape), dtype=flat.dtype)
-        everyone[member] = flat
-        valid = torch.zeros(everyone.shape[:2], dtype=torch.bool)
+        padded = torch.zeros((self.bound.members, *flat.shape), dtype=flat.dtype)
+        padded[member] = flat
+        valid = torch.zeros(padded.shape[:2], dtype=torch.bool)
         valid[member] = True
-        self.evidence.observe(everyone, valid)
+        self.evidence.observe(padded, valid)
         self._retain([Segment(member, success, flat)])
 
     # ----------------------------------------------- from evidence to rewards
@@ -194,14 +189,13 @@ class SASR(Shaper):
     # ------------------------------------- interruptions and the host's replay
 
     def interrupt(self, interrupted: Tensor, step: Transition | None) -> Transition | None:
-        """Forget interrupted episodes (P, E) and their last step: nobody knows whether they would have succeeded."""
+        """Forget interrupted episodes (P, E) and their last step: whether they would have succeeded is unknown."""
         self.segmenter.drop(interrupted)
         if self.reward_runs is not None:
             self.reward_runs.drop(interrupted)
         if step is None:
             return None
-        valid = torch.ones_like(interrupted) if step.valid is None else step.valid
-        return step._replace(valid=valid & ~interrupted)
+        return step._replace(valid=step.valid_mask() & ~interrupted)
 
     @torch.no_grad()
     def release(self, slots: Tensor) -> None:
@@ -233,9 +227,9 @@ class SASR(Shaper):
     def _check_images(self, obs: Tensor) -> None:
         """Raise a ValueError for images of another size, or whose channels stand elsewhere; flat ones are taken."""
         expected = tuple(self.bound.observation_space.shape or ())
-        found = tuple(obs.shape[2:])
-        if len(expected) > 1 and len(found) > 1 and found != expected:
-            raise ValueError(f"obs has images of shape {found}, but this shaper was bound to images of {expected}")
+        shape = tuple(obs.shape[2:])
+        if len(expected) > 1 and len(shape) > 1 and shape != expected:
+            raise ValueError(f"obs has images of shape {shape}, but this shaper was bound to images of {expected}")
 
     def _states(self, obs: Tensor, action: Tensor) -> Tensor:
         """Inputs of the kernel, (P, n, k): states, or states with actions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from sasr.errors import unknown_name
 
@@ -35,6 +35,13 @@ def foreign_option(config_class: type[Any], option: str) -> ValueError:
             f"take shaper={owners[0]!r}"
         )
     return unknown_name(f"option of {method!r}", option, setting_names(config_class))
+
+
+def check_choices(config: object) -> None:
+    """Raise for a setting that is none of the values its type lists."""
+    for name, hint in get_type_hints(type(config)).items():
+        if get_origin(hint) is Literal and getattr(config, name) not in get_args(hint):
+            raise unknown_name(name, getattr(config, name), get_args(hint))
 
 
 def setting_names(config_class: type[Any]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import gymnasium as gym
 
@@ -298,6 +298,12 @@ def register() -> None:
             # Our tests check what the passive checker checks at the start of every run.
             disable_env_checker=True,
         )
+
+
+def check_profile(profile: str) -> None:
+    """Raise unless a task has this profile."""
+    if profile not in get_args(Profile):
+        raise ValueError(f"profile={profile!r} must be 'code' or 'paper'")
 
 
 def full_id(name: str) -> str:

@@ -37,6 +37,9 @@ OBJECT = "()"
 Predicate = Callable[[Env, Any, dict[str, Any]], bool]
 """`predicate(unwrapped_env, observation, info)`: whether this step is a success."""
 
+GOAL_PARTS = ("observation", "achieved_goal", "desired_goal")
+"""The parts of a goal observation, in the order that the authors' networks see them."""
+
 _PLUGINS = ("gymnasium_robotics", "ale_py")  # their ids exist only after an import
 
 
@@ -91,8 +94,10 @@ def resolve(task: TaskLike) -> str | EnvSpec | Callable[..., Env]:
     """From what another process can make the task: an id of the catalogue, a spec, or a function."""
     if isinstance(task, gym.Env):
         return Copies(task)
+    if isinstance(task, EnvSpec):
+        return task
     if not isinstance(task, str):
-        if not callable(task) and not isinstance(task, EnvSpec):
+        if not callable(task):
             raise TypeError(
                 f"task={task!r} must be a name, a Gymnasium id, an environment or a function that makes one"
             )
@@ -210,15 +215,19 @@ def _named(id: str) -> EnvSpec | Env | Callable[..., Env]:
             import_module(module)
         except ImportError as error:
             raise ImportError(f"task {id!r}: {error}") from error
-        if name not in gym.registry and hasattr(sys.modules[module], name):
-            return _maker(id, getattr(sys.modules[module], name))
+        maker: Any = getattr(sys.modules[module], name, None)
+        if name not in gym.registry and maker is not None:
+            if not callable(maker) and not isinstance(maker, gym.Env):
+                raise TypeError(f"{id} is {_shortly(maker)}, but must be a function that makes an environment")
+            return cast(Env | Callable[..., Env], maker)
     reasons = []
     printed = io.StringIO()  # messages of plugins, shown only if the name is right
     with contextlib.redirect_stderr(printed):
         if name not in gym.registry:
             reasons += [import_plugin(plugin) for plugin in _PLUGINS]
     if module:
-        reasons.append(f"{_place(module)} has no function of that name either")
+        file = getattr(sys.modules[module], "__file__", None) or f"the module {module}"
+        reasons.append(f"{file} has no function of that name either")
     try:
         spec = gym.spec(name)
     except gym.error.Error as error:
@@ -227,16 +236,6 @@ def _named(id: str) -> EnvSpec | Env | Callable[..., Env]:
         raise unknown(id, [*BY_NAME, *gym.registry], "; ".join(filter(None, reasons))) from error
     sys.stderr.write(printed.getvalue())
     return spec
-
-
-def _maker(id: str, attribute: Any) -> Env | Callable[..., Env]:
-    if not callable(attribute) and not isinstance(attribute, gym.Env):
-        raise TypeError(f"{id} is {_shortly(attribute)}, but must be a function that makes an environment")
-    return cast(Env | Callable[..., Env], attribute)
-
-
-def _place(module: str) -> str:
-    return getattr(sys.modules[module], "__file__", None) or f"the module {module}"
 
 
 class Sparse(gym.Wrapper[Any, Any, Any, Any]):
@@ -275,37 +274,22 @@ class Flat(gym.ObservationWrapper[NDArray[Any], Any, Any]):
         space = env.observation_space
         if not space.is_np_flattenable:
             raise TypeError(f"{_name(env)}: observations of {space} have no fixed length, so they cannot be a vector")
-        self._parts = self._order(space)
-        flat = [spaces.flatten_space(part) for part in self._spaces()]
-        boxes = [part for part in flat if isinstance(part, spaces.Box)]
-        shape = space.shape if isinstance(space, spaces.Box) and space.shape else None
-        low = np.concatenate([box.low.ravel() for box in boxes]).astype(np.float32)
-        high = np.concatenate([box.high.ravel() for box in boxes]).astype(np.float32)
-        self._shape = shape or low.shape
-        self.observation_space = spaces.Box(low.reshape(self._shape), high.reshape(self._shape), dtype=np.float32)
+        self.has_goal = False
+        if isinstance(space, spaces.Dict) and set(space.spaces) == set(GOAL_PARTS):
+            self.has_goal = True
+            space = spaces.Tuple([space[part] for part in GOAL_PARTS])
+        flat = spaces.flatten_space(space)
+        assert isinstance(flat, spaces.Box)
+        self.space = space
+        self.shape = space.shape if isinstance(space, spaces.Box) and space.shape else flat.shape
+        low, high = (bound.astype(np.float32).reshape(self.shape) for bound in (flat.low, flat.high))
+        self.observation_space = spaces.Box(low, high, dtype=np.float32)
 
     def observation(self, observation: Any) -> NDArray[Any]:
         """One vector."""
-        if not self._parts:
-            whole = spaces.flatten(self.env.observation_space, observation)
-            return np.asarray(whole, np.float32).reshape(self._shape)
-        parts = []
-        for name, space in zip(self._parts, self._spaces(), strict=True):
-            parts.append(np.asarray(spaces.flatten(space, observation[name])))
-        return np.concatenate(parts).astype(np.float32)
-
-    @staticmethod
-    def _order(space: spaces.Space[Any]) -> tuple[str, ...]:
-        goals = ("observation", "achieved_goal", "desired_goal")
-        if isinstance(space, spaces.Dict) and set(space.spaces) == set(goals):
-            return goals
-        return ()
-
-    def _spaces(self) -> list[spaces.Space[Any]]:
-        space = self.env.observation_space
-        if isinstance(space, spaces.Dict) and self._parts:
-            return [space[part] for part in self._parts]
-        return [space]
+        if self.has_goal:
+            observation = tuple(observation[part] for part in GOAL_PARTS)
+        return np.asarray(spaces.flatten(self.space, observation), np.float32).reshape(self.shape)
 
 
 class Contract(gym.Wrapper[Any, Any, Any, Any]):

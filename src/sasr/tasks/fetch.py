@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from sasr.tasks import rendering
-from sasr.tasks.catalogue import Profile
+from sasr.tasks.catalogue import Profile, check_profile
 
 try:
     import mujoco
@@ -80,7 +80,8 @@ class Arm(MujocoFetchEnv):  # type: ignore[misc]  # gymnasium-robotics has no ty
 
     def generate_mujoco_observations(self) -> tuple[NDArray[np.float64], ...]:
         """Upstream's nine parts of an observation; some are windows into the simulator, to be copied."""
-        model, data, dt = self.model, self.data, self.dt
+        model, data = self.model, self.data
+        dt = self.dt
         fingers, fingers_vel = data.qpos[_FINGERS], data.qvel[_FINGERS] * dt
         grip = data.site_xpos[self._grip]
         mujoco.mj_jacSite(model, data, self._slide, None, self._grip)
@@ -108,8 +109,7 @@ class Robot(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     metadata = MujocoFetchEnv.metadata
 
     def __init__(self, arm: Arm, *, profile: Profile, end_on_success: bool = False) -> None:
-        if profile not in ("code", "paper"):
-            raise ValueError(f"profile={profile!r} must be 'code' or 'paper'")
+        check_profile(profile)
         self.arm = arm
         self.profile = profile
         self.end_on_success = end_on_success

@@ -30,7 +30,9 @@ def import_module(module: str) -> None:
     """Import a module that the user named; the current folder is searched last."""
     _check_name(module)
     here = str(Path.cwd())
-    if not _findable(module.partition(".")[0]) and here not in sys.path:
+    top = module.partition(".")[0]
+    findable = top in sys.modules or importlib.util.find_spec(top) is not None
+    if not findable and here not in sys.path:
         sys.path.append(here)  # not removed again: the module may import its neighbours later, and so do workers
     try:
         importlib.import_module(module)
@@ -106,12 +108,6 @@ def _installed_path() -> list[str]:
     answer = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=60).stdout
     path: list[str] = json.loads(answer)
     return path
-
-
-def _findable(module: str) -> bool:
-    if module in sys.modules:
-        return True
-    return importlib.util.find_spec(module) is not None
 
 
 def _is_function(attribute: object) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.envs.classic_control.continuous_mountain_car import Continuous_MountainCarEnv
 from numpy.typing import NDArray
 
-from sasr.tasks.catalogue import Profile
+from sasr.tasks.catalogue import Profile, check_profile
 
 
 class MountainCar(Continuous_MountainCarEnv):
@@ -17,8 +17,7 @@ class MountainCar(Continuous_MountainCarEnv):
     def __init__(
         self, *, profile: Profile = "code", reward_scale: float = 0.01, render_mode: str | None = None, **kwargs: Any
     ) -> None:
-        if profile not in ("code", "paper"):
-            raise ValueError(f"profile={profile!r} must be 'code' or 'paper'")
+        check_profile(profile)
         super().__init__(render_mode=render_mode, **kwargs)
         self.profile = profile
         self.reward_scale = reward_scale

@@ -12,7 +12,7 @@ from gymnasium.utils import EzPickle
 from numpy.typing import NDArray
 
 from sasr.tasks import rendering
-from sasr.tasks.catalogue import Profile
+from sasr.tasks.catalogue import Profile, check_profile
 
 try:
     import mujoco
@@ -44,8 +44,7 @@ class _Sparse(MujocoEnv):
         def render(self) -> Any: ...
 
     def __init__(self, *, profile: Profile, threshold: float, **kwargs: Any) -> None:
-        if profile not in ("code", "paper"):
-            raise ValueError(f"profile={profile!r} must be 'code' or 'paper'")
+        check_profile(profile)
         rendering.require(kwargs.get("render_mode"))
         self.profile = profile
         self.threshold = threshold
@@ -200,9 +199,9 @@ class _Human(_Sparse, EzPickle):
         data = self.data
         # As in version 4, with what version 5 leaves out because it is always zero: the world body's inertia, velocity
         # and contact force, and the free joint's actuator force.
-        inertia, velocity, force = data.cinert.ravel(), data.cvel.ravel(), data.cfrc_ext.ravel()
-        parts = (data.qpos[2:], data.qvel, inertia, velocity, data.qfrc_actuator, force)
-        return np.concatenate(parts, dtype=np.float32)
+        bodies = data.cinert.ravel(), data.cvel.ravel()
+        forces = data.qfrc_actuator, data.cfrc_ext.ravel()
+        return np.concatenate((data.qpos[2:], data.qvel, *bodies, *forces), dtype=np.float32)
 
 
 class UprightHuman(_Human, HumanoidEnv):

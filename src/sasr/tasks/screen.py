@@ -49,7 +49,8 @@ class Screen(gym.Wrapper[NDArray[Any], np.int64, NDArray[np.uint8], np.int64]):
 
     def step(self, action: np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Repeat an action; the points add up."""
-        points, frame, before = 0.0, None, None
+        points = 0.0
+        frame = before = None
         for _ in range(self.frame_skip):
             before = frame
             frame, reward, terminated, truncated, info = self.env.step(action)

@@ -27,14 +27,15 @@ def setting_types(task: TaskLike) -> dict[str, Any] | None:
     constructor = _constructor(task)
     types: dict[str, Any] = {}
     for part in _parts(constructor):
-        hints = _hints(part)
+        hints, takes_any_name = _hints(part), False
         for name, parameter in inspect.signature(part).parameters.items():
+            takes_any_name |= parameter.kind is parameter.VAR_KEYWORD
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
             hint = _type(hints.get(name), parameter.default)
             if name != "self" and name not in DECIDED_ELSEWHERE and hint is not None:
                 types.setdefault(name, hint)
-        if not _takes_any_name(part):
+        if not takes_any_name:
             return types
     if _is_ours(constructor):
         return types
@@ -70,12 +71,6 @@ def _parts(constructor: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
 def _is_ours(constructor: Callable[..., Any]) -> bool:
     return constructor.__module__.startswith("sasr.tasks.")
-
-
-def _takes_any_name(function: Callable[..., Any]) -> bool:
-    """Whether a function takes arguments of any name."""
-    parameters = inspect.signature(function).parameters.values()
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:

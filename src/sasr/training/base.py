@@ -36,9 +36,12 @@ class Learner(ABC):
     """The stored steps: a replay buffer or rollouts."""
 
     def __init__(self, host: Host, agent: Any, shaper: RewardShaper | None) -> None:
-        self.agent, self.shaper = agent, adapt(shaper)
-        self.members, self.envs, self.device, self.discount = host.members, host.envs, host.device, host.discount
-        self.frame_stack, layout = host.frame_stack, host.stack_layout
+        self.agent = agent
+        self.shaper = None if shaper is None else adapt(shaper)
+        self.members, self.envs = host.members, host.envs
+        self.device, self.discount = host.device, host.discount
+        self.frame_stack = host.frame_stack
+        layout = host.stack_layout
         self.frames: FrameHistory | None = None
         """What the policy sees in the episodes under way, where it sees stacks of frames."""
         if layout is not None:
@@ -89,7 +92,7 @@ class Learner(ABC):
         self.unobserved = None
 
     def interrupt(self, interrupted: Tensor) -> None:
-        """Episodes (P, E) under way ended without an end; the next steps there begin new ones."""
+        """The episodes under way (P, E) were interrupted; the next steps there begin new ones."""
         if self.frames is not None:
             self.frames.restart(interrupted)
         if self.shaper is not None and interrupted.any():

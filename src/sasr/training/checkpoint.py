@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,7 +79,8 @@ def write(folder: Path, parts: Parts, facts: Mapping[str, Any], *, keep: int = 2
             raise ValueError(f"part {name!r} can't be a file; take lower-case letters and underscores")
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
-    path = folder / f"{_last_serial(folder) + 1:06d}"
+    serials = [int(path.name) for path in _serials(folder)]
+    path = folder / f"{max(serials, default=0) + 1:06d}"
     partial = path.with_suffix(".partial")
     try:
         partial.mkdir()
@@ -119,18 +121,12 @@ def _write_part(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, int]:
     words += b" " * (-len(words) % 8)
     size, check = 0, 0
     with create_file(path) as file:
-        for piece in _chain(len(words).to_bytes(8, "little"), words, (array for _, array in ordered)):
+        contents = chain.from_iterable(pieces(tensor.detach()) for _, tensor in ordered)
+        for piece in chain((memoryview(len(words).to_bytes(8, "little") + words),), contents):
             file.write(piece)
             size, check = size + len(piece), zlib.crc32(piece, check)
         _flush(file)
     return {"bytes": size, "crc32": check}
-
-
-def _chain(length: bytes, header: bytes, tensors: Iterator[Tensor]) -> Iterator[bytes | memoryview]:
-    yield length
-    yield header
-    for tensor in tensors:
-        yield from pieces(tensor.detach())
 
 
 def pieces(tensor: Tensor) -> Iterator[memoryview]:
@@ -178,12 +174,10 @@ def _to_disk(folder: Path) -> None:
 
 def _serials(folder: Path) -> list[Path]:
     """The checkpoints in a folder, newest first."""
-    found = [path for path in folder.iterdir() if _WHOLE.fullmatch(path.name)] if folder.is_dir() else []
-    return sorted(found, key=lambda path: int(path.name), reverse=True)
-
-
-def _last_serial(folder: Path) -> int:
-    return max((int(path.name) for path in _serials(folder)), default=0)
+    if not folder.is_dir():
+        return []
+    paths = [path for path in folder.iterdir() if _WHOLE.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: int(path.name), reverse=True)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -236,39 +230,39 @@ def newest(
 
     Args:
         folder: Where the checkpoints of one run are.
-        on_problem: Told the path and the reason of each one that is newer, but damaged, half written or of no use.
+        on_problem: Called with the path and the reason of each newer one that is damaged, half written or of no use.
         use: Takes what it needs from a checkpoint; where it raises, the one before is tried.
     """
     if folder.is_symlink():
         raise IrregularFileError(folder)
-    tell = on_problem or (lambda path, reason: None)
+    report = on_problem or (lambda path, reason: None)
     for path in sorted(folder.glob("*.partial")):
         if _LEFT.fullmatch(path.name):
-            tell(path, "half written when the run ended")
+            report(path, "half written when the run ended")
     for path in _serials(folder):
         try:
-            found = verified(path)
+            checkpoint = verified(path)
         except DamagedError as error:
-            tell(path, str(error))
+            report(path, str(error))
             continue
         try:
             if use is not None:
-                use(found)
+                use(checkpoint)
         except (torch.OutOfMemoryError, PopulationError):  # no fault of the checkpoint's
             raise
         except (DamagedError, OSError, ValueError, TypeError, LookupError, ArithmeticError, RuntimeError) as error:
             # One that was crafted can match every checksum and hold what makes no sense.
-            tell(path, str(error.args[0] if error.args else type(error).__name__))
+            report(path, str(error.args[0] if error.args else type(error).__name__))
             continue
-        return found
+        return checkpoint
     return None
 
 
-def steps_of(found: Checkpoint) -> int:
+def steps_of(checkpoint: Checkpoint) -> int:
     """Environment steps of each seed at a checkpoint; raises `DamagedError` for facts that can't be a run's."""
-    steps: Any = found.facts.get("steps")
-    config = found.facts.get("config")
-    if not isinstance(config, dict) or not isinstance(found.facts.get("recorder"), dict):
+    steps: Any = checkpoint.facts.get("steps")
+    config = checkpoint.facts.get("config")
+    if not isinstance(config, dict) or not isinstance(checkpoint.facts.get("recorder"), dict):
         raise DamagedError(f"{MANIFEST} lacks the settings of the run, or what was recorded of it")
     limits: list[Any] = [config.get(name) for name in ("steps", "environments")]
     whole = all(type(number) is int for number in (steps, *limits))
@@ -303,13 +297,13 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     # Every format has this checksum, so that a damaged number is not taken for a newer one.
     if contents.pop("crc32", None) != check:
         raise DamagedError(f"{MANIFEST} does not match its checksum")
-    found = contents.get("format")
-    if isinstance(found, int) and found > FORMAT:
+    version = contents.get("format")
+    if isinstance(version, int) and version > FORMAT:
         raise NewerFormatError(
-            f"{path.parent} was written by sasr {contents.get('sasr')} in format {found}, but sasr {__version__} reads "
-            f"formats up to {FORMAT}; install the newer sasr to go on with this run"
+            f"{path.parent} was written by sasr {contents.get('sasr')} in format {version}, but sasr {__version__} "
+            f"reads formats up to {FORMAT}; install the newer sasr to go on with this run"
         )
-    if found != FORMAT or not isinstance(contents.get("files"), dict) or not isinstance(contents.get("facts"), dict):
+    if version != FORMAT or not isinstance(contents.get("files"), dict) or not isinstance(contents.get("facts"), dict):
         raise DamagedError(f"{MANIFEST} is no manifest of format {FORMAT}")
     return contents
 

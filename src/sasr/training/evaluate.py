@@ -55,7 +55,7 @@ def evaluate(
         watch: Called with the observations of every round.
         warn: Called once where episodes may never end: a minute has passed, and the environment has no time limit.
     """
-    look_at = math.inf if population.time_limit else time.monotonic() + PATIENCE
+    warn_at = math.inf if population.time_limit else time.monotonic() + PATIENCE
     obs = population.reset(stream)
     shape = (population.members, population.environments)
     returns, lengths = np.zeros(shape), np.zeros(shape, np.int64)
@@ -79,8 +79,8 @@ def evaluate(
         obs = step.observation
         if progress:
             progress(int(running.size - running.sum()))
-        if running.any() and time.monotonic() >= look_at:
-            look_at = math.inf
+        if running.any() and time.monotonic() >= warn_at:
+            warn_at = math.inf
             warn(_without_end(population, running, lengths))
     if np.isnan(scores).any():
         scores = scores[:, :0]

@@ -53,11 +53,11 @@ class OnPolicy(Learner):
         self.experience = self.rollouts
         if self.shaper is not None:
             self.shaper.bind(dataclasses.replace(host, separate_stream=agent.heads == 2))
-        P, N, config = host.members, agent.steps_per_rollout, agent.config
+        P, N = host.members, agent.steps_per_rollout
         # What is learned from, at addresses that a captured graph can rely on.
         self.advantage = torch.zeros((P, N), device=host.device)
         self.value, self.target = torch.zeros((2, P, N, agent.heads), device=host.device)
-        order = (config.minibatches, P, agent.batch_size)
+        order = (agent.config.minibatches, P, agent.batch_size)
         self.order = torch.zeros(order, dtype=torch.int64, device=host.device)
         self.next_minibatch = torch.zeros(1, dtype=torch.int64, device=host.device)
         self.acted: Acted | None = None

@@ -24,10 +24,11 @@ class ImagePace:
             device: Where it learns.
             burn_in: Steps of each seed before the first update.
         """
-        self.steps, self.cycle, self.device, self.burn_in = steps, cycle, device, burn_in
+        self.steps, self.cycle = steps, cycle
+        self.device, self.burn_in = device, burn_in
         self.is_known = False
-        self._before = (0.0, 0)  # seconds and steps without learning
-        self._learning = (0.0, 0)  # the same since learning began
+        self.seconds_before = self.steps_before = 0.0  # without learning
+        self.seconds_learning = self.steps_learning = 0.0
         self._warm_up = 0 if device.type == "cpu" else _WARM_UP * cycle
 
     @property
@@ -52,21 +53,23 @@ class ImagePace:
         if self.is_known:
             return ""
         if not learning:
-            self._before = (self._before[0] + seconds, self._before[1] + steps)
+            self.seconds_before += seconds
+            self.steps_before += steps
             return ""
         if self._warm_up > 0:
             self._warm_up -= steps
             return ""
-        learned_for = (self._learning[0] + seconds, self._learning[1] + steps)
-        self._learning = learned_for
+        self.seconds_learning += seconds
+        self.steps_learning += steps
         # Whole cycles alone: a rollout's updates all come in its last step.
-        if learned_for[0] < ENOUGH_SECONDS or learned_for[1] < self.cycle or learned_for[1] % self.cycle >= steps:
+        whole_cycles = self.steps_learning >= self.cycle and self.steps_learning % self.cycle < steps
+        if self.seconds_learning < ENOUGH_SECONDS or not whole_cycles:
             return ""
         self.is_known = True
         return self._text(at)
 
     def _text(self, at: int) -> str:
-        rate = self._learning[1] / self._learning[0]
+        rate = self.steps_learning / self.seconds_learning
         left = timedelta(seconds=round((self.steps - at) / rate))
         text = (
             f"{rate:,.3g} steps/s while it learns: {self.steps - at:,} more steps take about {left}, evaluations apart"
@@ -74,7 +77,7 @@ class ImagePace:
         if self.device.type != "cpu":
             return text
         slower = "learning from images is slow on a CPU"
-        if self._before[1]:
-            alone = self._before[1] / self._before[0]
+        if self.steps_before:
+            alone = self.steps_before / self.seconds_before
             slower += f", here {alone / rate:,.0f} times slower than the games alone ({alone:,.0f} steps/s)"
         return f"{slower}. {text}. A GPU (--device cuda) is what this is for; on a CPU, take fewer --steps"

@@ -93,7 +93,8 @@ class Trainer:
             task: The task itself, where the settings have only a text for it.
         """
         self.task = config.task if task is None else task
-        self.config, self.folder, self.recorder = config, folder, recorder or Recorder()
+        self.config, self.folder = config, folder
+        self.recorder = recorder or Recorder()
         self.device = choose_device(config.device)
         self.signals = StopSignals()
         self._evaluation_due = False  # at the step where the run is
@@ -101,15 +102,7 @@ class Trainer:
         self.news: list[str] = []
         """What `resume` found that a person should know; the recorder gets it when the run goes on."""
         with ExitStack() as stack:
-            self.population = stack.enter_context(
-                Population(
-                    self.task,
-                    seeds=config.seeds,
-                    environments=config.envs,
-                    workers=self._workers(),
-                    **config.task_options,
-                )
-            )
+            self.population = stack.enter_context(self._population(config.envs, self._workers()))
             self.shaper = make_shaper(config) if shaper is None else shaper
             self.learner = make_learner(config, self.population, self.shaper, self.device)
             # A checkpoint says what was chosen.
@@ -136,11 +129,22 @@ class Trainer:
             self._evaluation_population: Population | None = None
             self._stack = stack.pop_all()
 
+    def _population(self, environments: int, workers: int | None, *, info_keys: tuple[str, ...] = ()) -> Population:
+        return Population(
+            self.task,
+            seeds=self.config.seeds,
+            environments=environments,
+            workers=workers,
+            info_keys=info_keys,
+            **self.config.task_options,
+        )
+
     def _workers(self) -> int | None:
+        config = self.config
         # One environment steps in this process, unless an accelerator learns meanwhile.
-        alone = len(self.config.seeds) * self.config.envs == 1
-        overlaps = alone and self.device.type == "cuda" and self.config.workers is None
-        return 1 if overlaps else self.config.workers
+        if config.workers is None and len(config.seeds) * config.envs == 1 and self.device.type == "cuda":
+            return 1
+        return config.workers
 
     def close(self) -> None:
         """End the environments' processes."""
@@ -165,12 +169,13 @@ class Trainer:
 
     def run(self) -> bool:
         """Go on; True when all steps have been taken, False when a signal came first."""
-        config, loop, recorder = self.config, self.loop, self.recorder
+        loop, recorder = self.loop, self.recorder
         recorder.begin(self)
         for text in self.news:
             recorder.notice(loop.steps, text)
         self.news.clear()
-        next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
+        period = 60.0 * self.config.checkpoint_minutes
+        next_save = time.monotonic() + period
         with self.signals.handled(), self._naming_divergence():
             while not self.finished and self.stopped_by is None:
                 if not self._evaluation_due:
@@ -178,14 +183,15 @@ class Trainer:
                 if self._evaluation_due and not self._evaluated():
                     break  # it is made when the run goes on
                 recorder.turned(loop.steps)
-                if config.checkpoint_minutes and time.monotonic() >= next_save:
+                if period and time.monotonic() >= next_save:
                     self.save()
-                    next_save = time.monotonic() + 60.0 * config.checkpoint_minutes
+                    next_save = time.monotonic() + period
             self.save()  # within, because clusters and grids send a signal twice
         return self.finished
 
     def _turn(self) -> None:
-        config, loop, before = self.config, self.loop, self.loop.steps
+        config, loop = self.config, self.loop
+        before = loop.steps
         began = time.perf_counter()
         ended = loop.turn()
         if self.pace is not None:
@@ -219,14 +225,7 @@ class Trainer:
         """How good the agents are now."""
         if self._evaluation_population is None:
             config = self.config
-            self._evaluation_population = Population(
-                self.task,
-                seeds=config.seeds,
-                environments=config.eval_episodes,
-                workers=config.workers,
-                info_keys=(SCORE,),
-                **config.task_options,
-            )
+            self._evaluation_population = self._population(config.eval_episodes, config.workers, info_keys=(SCORE,))
         return evaluate(
             self._evaluation_population,
             self.learner.act_best,
@@ -247,10 +246,9 @@ class Trainer:
     def _log(self) -> None:
         figures = self.loop.figures
         if figures:
-            figures = {**figures, **self.learner.inspect()}
-        finite_and_figures = [self.learner.finite(), *figures.values()]
-        # Fetched in one go: a device is waited for once.
-        finite, *values = torch.stack([value.to(self.device).double() for value in finite_and_figures]).cpu().numpy()
+            figures = figures | self.learner.inspect()
+        columns = [value.to(self.device).double() for value in (self.learner.finite(), *figures.values())]
+        finite, *values = torch.stack(columns).cpu().numpy()  # at once: a device is waited for once
         if figures:
             self.recorder.figures(self.loop.steps, dict(zip(figures, values, strict=True)))
         self._check(finite > 0.0)
@@ -261,11 +259,12 @@ class Trainer:
         """Raise where a seed has numbers that are not finite, by `finite` (P,); older checkpoints stay as they are."""
         if finite.all():
             return
-        seeds = [str(seed) for seed, is_finite in zip(self.config.seeds, finite, strict=True) if not is_finite]
-        who = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
+        diverged = [str(seed) for seed, is_finite in zip(self.config.seeds, finite, strict=True) if not is_finite]
+        who = "seed" if len(diverged) == 1 else "seeds"
         text = (
-            f"learning diverged at step {self.loop.steps:,} ({who}): weights or moments of the agent are not finite; "
-            "checkpoints from before stay; take smaller step sizes (--set agent.critic_lr=1e-4), or smaller rewards"
+            f"learning diverged at step {self.loop.steps:,} ({who} {', '.join(diverged)}): weights or moments of the "
+            "agent are not finite; checkpoints from before stay; take smaller step sizes (--set agent.critic_lr=1e-4), "
+            "or smaller rewards"
         )
         self.recorder.notice(self.loop.steps, text)
         raise DivergedError(text) from because
@@ -309,33 +308,33 @@ class Trainer:
 
     def resume(self) -> bool:
         """Go back to the newest checkpoint that can be used; False if there is none, not even a damaged one."""
-        damaged: list[tuple[Path, str]] = []
+        if self.folder is None:
+            return False
+        unusable: list[tuple[Path, str]] = []
         tried: list[Path] = []
 
-        def use(found: checkpoint.Checkpoint) -> None:
-            tried.append(found.path)
-            self._go_back_to(found)
+        def use(saved: checkpoint.Checkpoint) -> None:
+            tried.append(saved.path)
+            self._go_back_to(saved)
 
-        found = None
-        if self.folder is not None:
-            place = self.folder / CHECKPOINTS
-            found = checkpoint.newest(place, lambda path, why: damaged.append((path, why)), use=use)
-        if found is None and tried:  # what they left behind is no start
-            causes = "; ".join(f"{path.name}: {why}" for path, why in damaged)
+        saved = checkpoint.newest(self.folder / CHECKPOINTS, lambda *problem: unusable.append(problem), use=use)
+        if saved is None and tried:  # what they left behind is no start
+            causes = "; ".join(f"{path.name}: {why}" for path, why in unusable)
             raise ValueError(f"no checkpoint of {self.folder} can be used: {causes}")
-        steps = found.facts["steps"] if found else 0
-        since = f"going on from {found.path.name}, after {steps:,} steps" if found else "there is no other one"
-        for path, why in damaged:
+        since = "there is no other one"
+        if saved is not None:
+            since = f"going on from {saved.path.name}, after {self.loop.steps:,} steps"
+        for path, why in unusable:
             self.news.append(f"checkpoint {path} can't be used: {why}; {since}")
-            if found and path.suffix == "":
+            if saved is not None and path.suffix == "":
                 with suppress(OSError):
                     checkpoint.retire(path)
-        return found is not None
+        return saved is not None
 
-    def _go_back_to(self, found: checkpoint.Checkpoint) -> None:
-        steps = checkpoint.steps_of(found)
-        _check_same_run(self.config.to_json(), found)
-        parts = {name: found.read(name) for name in found.parts}
+    def _go_back_to(self, saved: checkpoint.Checkpoint) -> None:
+        steps = checkpoint.steps_of(saved)
+        _check_same_run(self.config.to_json(), saved)
+        parts = {name: saved.read(name) for name in saved.parts}
         loop, environments = _arrays(parts.pop("loop")), _arrays(parts.pop("environments"))
         if int(loop["steps"]) != steps:
             raise checkpoint.DamagedError(f"it is of step {int(loop['steps']):,}, but says {steps:,}")
@@ -343,11 +342,13 @@ class Trainer:
         restarted = self.population.restore(environments)
         self.loop.load(loop, restarted)
         self.learner.interrupt(torch.from_numpy(restarted))
-        self._evaluation_due = bool(found.facts.get("evaluation_due", False))
-        self.recorder.load(found.facts["recorder"])
+        self._evaluation_due = bool(saved.facts.get("evaluation_due", False))
+        self.recorder.load(saved.facts["recorder"])
         for p, e in np.argwhere(restarted).tolist():
-            who = f"seed {self.config.seeds[p]}, environment {e}"
-            self.news.append(f"the episode of {who} restarts: played again, it went another way than before")
+            self.news.append(
+                f"the episode of seed {self.config.seeds[p]}, environment {e} restarts: played again, it went another "
+                "way than before"
+            )
 
 
 def make_shaper(config: TrainConfig) -> RewardShaper | None:
@@ -366,37 +367,31 @@ def make_learner(
     config: TrainConfig, population: Population, shaper: RewardShaper | None, device: torch.device
 ) -> Learner:
     """Agent, experience and shaper as one."""
-    shaper = adapt(shaper)
-    _, kind = agent_named(config.agent, population.action_space)
+    shaper = None if shaper is None else adapt(shaper)
+    space = population.observation_space
+    _, entry = agent_named(config.agent, population.action_space)
     host = Host(
-        observation_space=population.observation_space,
+        observation_space=space,
         action_space=population.action_space,
         seeds=population.seeds,
         envs=population.environments,
         device=device,
         discount=config.discount,
-        frame_stack=stack_depth(population.observation_space, config.frame_stack, time_limit=population.time_limit),
-        separate_stream=shaper is not None and shaper.separate_stream and kind.separates,
+        frame_stack=stack_depth(space, config.frame_stack, time_limit=population.time_limit),
+        separate_stream=shaper is not None and shaper.separate_stream and entry.separates,
     )
-    agent_config = config.agent_config or kind.settings_for(population.observation_space)
-    asked = config.truncation_is_terminal
-    wanted = shaper is not None and shaper.truncation_is_terminal
-    terminal = wanted if asked is None else asked
-    if kind.on_policy:
-        agent = kind.make(host, agent_config)
-        if config.steps <= agent.steps_per_rollout:
-            raise ValueError(
-                f"steps={config.steps} ends before anything is learned from a first rollout of "
-                f"{agent.steps_per_rollout}; train for more steps, or set a shorter rollout (--set agent.rollout=…)"
-            )
-        return OnPolicy(host, agent, shaper=shaper, truncation_is_terminal=terminal)
-    return OffPolicy(
-        host,
-        kind.make(host, agent_config),
-        shaper=shaper,
-        capacity=config.steps_kept,
-        truncation_is_terminal=terminal,
-    )
+    terminal = config.truncation_is_terminal
+    if terminal is None:
+        terminal = shaper is not None and shaper.truncation_is_terminal
+    agent = entry.make(host, config.agent_config or entry.settings_for(space))
+    if not entry.on_policy:
+        return OffPolicy(host, agent, shaper=shaper, capacity=config.steps_kept, truncation_is_terminal=terminal)
+    if config.steps <= agent.steps_per_rollout:
+        raise ValueError(
+            f"steps={config.steps} ends before anything is learned from a first rollout of "
+            f"{agent.steps_per_rollout}; train for more steps, or set a shorter rollout (--set agent.rollout=…)"
+        )
+    return OnPolicy(host, agent, shaper=shaper, truncation_is_terminal=terminal)
 
 
 def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
@@ -407,14 +402,14 @@ def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
-def _check_same_run(config: Mapping[str, Any], found: checkpoint.Checkpoint) -> None:
+def _check_same_run(config: Mapping[str, Any], saved: checkpoint.Checkpoint) -> None:
     names = ("task", "agent", "shaper", "preset", "seeds", "environments", "agent_config", "shaper_config")
-    saved_config = {"task_settings": {}, "frame_stack": 1, **found.facts["config"]}  # older runs have neither
+    saved_config = {"task_settings": {}, "frame_stack": 1, **saved.facts["config"]}  # older runs have neither
     for name in (*names, "max_episode_steps", "task_settings", "frame_stack"):
-        current, saved = json.loads(json.dumps(config[name])), saved_config.get(name)
-        if current != saved:
+        current, before = json.loads(json.dumps(config[name])), saved_config.get(name)
+        if current != before:
             raise ValueError(
-                f"{name} is {current}, but {found.path} is of a run with {saved}; go on with its own settings"
+                f"{name} is {current}, but {saved.path} is of a run with {before}; go on with its own settings"
             )
 
 

@@ -93,7 +93,7 @@ def test_one_update_is_a_step_down_the_masked_error() -> None:
     keep = torch.rand(1, 256, generator=generator) < 0.25
     assert 30 < int(keep.sum()) < 100
     adam = Adam(list(twin.predictor.parameters()), lr=1e-3)
-    adam.minimise(twin.error(twin.states(visited[:, keep[0]])).mean(1).sum())
+    adam.minimise(twin.raw_novelty(twin.states(visited[:, keep[0]])).mean(1).sum())
     shaper.update(make_batch(visited))
     for ours, theirs in zip(shaper.predictor.parameters(), twin.predictor.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)

@@ -9,17 +9,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sasr.experience.types import Batch, Host, Transition
-from sasr.networks.adam import Adam
+from sasr.experience.types import Batch, Host
 from sasr.randomness import MemberStreams
-from sasr.shaping.base import Shaper
-from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread, spread
-from sasr.shaping.rivals.random_network import RandomNetwork
-from sasr.shaping.rivals.rnd import DistillationConfig, draw_mask, make_scale
-from sasr.shaping.rivals.state_vectors import StateVectors
+from sasr.shaping.rivals.distillation import Distillation, DistillationConfig, draw_mask
+from sasr.shaping.rivals.moments import spread
 from sasr.shaping.settings import settings_from
 
-CPU = torch.device("cpu")
 _TINY = 1e-8
 
 
@@ -42,8 +37,6 @@ class DrndConfig(DistillationConfig):
             raise ValueError(f"targets={self.targets} must be at least 2: one has no spread to count with; 5 is usual")
         if not 0.0 <= self.alpha <= 1.0:
             raise ValueError(f"alpha={self.alpha} must be in [0, 1]; the released code has 0.95")
-        if self.root not in ("each", "mean"):
-            raise ValueError(f"root={self.root!r} must be 'each' or 'mean'")
 
 
 class Terms(NamedTuple):
@@ -54,7 +47,7 @@ class Terms(NamedTuple):
     inverse_count: Tensor  # that statistic, averaged over the outputs: about 1/n after n visits
 
 
-class DRND(Shaper):
+class DRND(Distillation):
     """Adds the distance of a predictor to the mean of N random networks, and how little it has averaged over them.
 
     The predictor learns a target drawn anew for each sample. After n visits it is about the mean of n draws, whose
@@ -64,11 +57,7 @@ class DRND(Shaper):
     0.95
     """
 
-    moments: RunningMoments
-    scale: RecentSum | ReturnSpread | TransposedSpread
-    capturable = True
-    compilable = ("loss", "novelty")
-    checked = ("next_obs",)
+    config: DrndConfig
 
     def __init__(self, *, config: DrndConfig | None = None, **options: Any) -> None:
         super().__init__()
@@ -77,50 +66,17 @@ class DRND(Shaper):
 
     def make(self, host: Host) -> None:
         """Draw the targets and the predictor."""
-        config, device = self.config, host.device
-        self.weight = config.weight_on(host)
-        self.states = StateVectors(host.observation_space, device)
-        width, picture = self.states.width, self.states.picture
-        outputs = config.outputs or (512 if picture else 64)
-        init = MemberStreams(host.seeds, "drnd", CPU).generators
-        parts: dict[str, Any] = {"picture": picture, "activation": config.activation, "bias": config.bias}
-        of_target = () if picture else config.hidden
-        # Network i·P + p is seed p's i-th, so that an accelerator evaluates all of them at once.
-        many = init * config.targets
-        self.target = RandomNetwork(width, of_target, outputs, **parts, generators=many, device=device)
-        self.target.requires_grad_(False)
-        of_predictor = config.hidden if picture else (*config.hidden, *config.hidden[-1:])
-        self.predictor = RandomNetwork(width, of_predictor, outputs, **parts, generators=init, device=device)
-        self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
-        self.moments = RunningMoments(host.members, width, device)
-        self.scale = make_scale(config, host)
+        self.make_networks(host, "drnd", targets=self.config.targets, deeper=True)
         # The two terms have different units: the first grows with the targets' outputs, the second does not. Here
         # they weigh as on the frames of the published runs, whose targets' outputs have a mean square of 2 · 84²/512.
-        self.unit = 1.0 if picture or config.compat else 27.6 * outputs / (2.0 * width)
-        self.draw_streams = MemberStreams(host.seeds, "drnd/draw", device)
-
-    @torch.no_grad()
-    def observe(self, step: Transition) -> None:
-        """Take in one step of every environment; a step with a NaN or a wrong width is refused and nothing changes."""
-        self.check(step)
-        self.absorb(step.next_obs, step.valid if step.valid is not None else torch.ones_like(step.terminated))
-
-    def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
-        """Move the statistics of states and of bonuses on by one step."""
-        states, valid = self.states(next_obs), valid.to(self.bound.device)
-        self.moments.merge(states, valid)
-        if not isinstance(self.scale, RecentSum):
-            self.scale.advance(self.bonus(self.terms(states)), valid)
-
-    @torch.no_grad()
-    def shape(self, batch: Batch) -> Tensor:
-        """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
-        self.check_batch(batch)
-        return self.weight * self.novelty(self.states(batch.next_obs))
+        self.unit = 1.0
+        if not self.states.picture and not self.config.compat:
+            self.unit = 27.6 * self.output_count / (2.0 * self.states.width)
+        self.draw_streams = MemberStreams(host.seeds, "drnd/draw", host.device)
 
     def outputs(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs of the predictor (P, B, D) and of the targets (N, P, B, D) for states (P, B, width)."""
-        x = self.moments.standardise(states, self.config.clip)
+        x = self.standardise(states)
         N = self.config.targets
         return self.predictor(x), self.target(x).unflatten(0, (N, len(x)))
 
@@ -133,10 +89,9 @@ class DRND(Shaper):
         """α·b1 + (1 − α)·b2, (P, B)."""
         return self.config.alpha * self.unit * terms.distance + (1.0 - self.config.alpha) * terms.rarity
 
-    def novelty(self, states: Tensor) -> Tensor:
-        """The bonus over what bonuses add up to, (P, B)."""
-        bonus: Tensor = self.bonus(self.terms(states)) / self.scale()
-        return bonus
+    def raw_novelty(self, states: Tensor) -> Tensor:
+        """α·b1 + (1 − α)·b2 of states (P, B, width), (P, B)."""
+        return self.bonus(self.terms(states))
 
     def loss(self, states: Tensor, keep: Tensor, drawn: Tensor) -> tuple[Tensor, Terms]:
         """Mean squared error (P,) of the kept states to the targets drawn (P, B) for them, and the bonus's terms."""

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from sasr.experience.flatten import state_width
 from sasr.experience.frames import picture_axes
 from sasr.networks.convolution import PopulationCNN
-from sasr.networks.layers import PopulationMLP
 
 
 class ObservationEncoder(nn.Module):
@@ -64,21 +63,15 @@ class ObservationEncoder(nn.Module):
         return features
 
 
-class EncodedMLP(nn.Module):
-    """N perceptrons of observations (N, B, *shape) and what stands beside them (N, B, beside), to (N, B, outputs)."""
+class EncodedNetwork(nn.Module):
+    """N networks of observations (N, B, *shape) and the vectors beside them (N, B, …), to (N, B, outputs)."""
 
-    def __init__(
-        self,
-        space: gym.Space[Any],
-        beside: int,
-        hidden: tuple[int, ...],
-        outputs: int,
-        generators: Sequence[torch.Generator],
-        device: torch.device,
-    ) -> None:
+    body: Any
+    """What maps the vectors: a module."""
+
+    def __init__(self, encoder: ObservationEncoder, body: nn.Module) -> None:
         super().__init__()
-        self.encoder = ObservationEncoder(space, generators=generators, device=device)
-        self.body = PopulationMLP((self.encoder.width + beside, *hidden, outputs), generators=generators, device=device)
+        self.encoder, self.body = encoder, body
 
     def forward(self, obs: Tensor, *beside: Tensor) -> Tensor:
         """Outputs for observations."""

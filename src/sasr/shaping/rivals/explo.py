@@ -12,16 +12,13 @@ from torch.nn.functional import avg_pool2d
 
 from sasr.experience.types import Batch, Host, Transition
 from sasr.randomness import MemberStreams
-from sasr.shaping.base import Shaper
+from sasr.shaping.base import CPU, Shaper
 from sasr.shaping.rivals.ranges import check_positive, check_weight
 from sasr.shaping.rivals.state_vectors import StateVectors
 from sasr.shaping.settings import settings_from
 
-CPU = torch.device("cpu")
 PRIMES = (999_931, 999_953, 999_959, 999_961, 999_979, 999_983)
 """Lengths of the sketch's arrays, as released: 24 MB for each seed."""
-LARGE_PRIMES = (15_485_867, 15_485_917, 15_485_927, 15_485_933, 15_485_941, 15_485_959)
-"""The longer ones that were released for codes of 256 bits and more: 372 MB for each seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +40,7 @@ class ExploConfig:
     """Lengths of the sketch's arrays; several times the number of codes, or counts come out too high."""
 
     def __post_init__(self) -> None:
-        if self.weight is not None:
-            check_weight(self.weight)
+        check_weight(self.weight)
         check_positive(self, "first_states")
         if self.bits is not None and self.bits < 1:
             raise ValueError(f"bits={self.bits} must be at least 1; 64 is the default for vectors")
@@ -77,15 +73,18 @@ class Explo(Shaper):
 
     def make(self, host: Host) -> None:
         """Draw the projection and clear the table."""
-        config, device, P = self.config, host.device, host.members
+        config, device = self.config, host.device
+        P = host.members
         self.vectors = StateVectors(host.observation_space, device)
-        self.width, self.weight, default_bits = self.vectors.width, 0.1, 64
         if self.vectors.picture:
-            self.width = (self.vectors.picture[0] // 2) * (self.vectors.picture[1] // 2)
-            default_bits = 256
-        bits = config.bits or default_bits
-        if self.vectors.picture:
+            height, width = self.vectors.picture
+            self.width = (height // 2) * (width // 2)
+            bits = config.bits or 256
             self.weight = 2.56 / bits
+        else:
+            self.width = self.vectors.width
+            bits = config.bits or 64
+            self.weight = 0.1
         if config.weight is not None:
             self.weight = config.weight
         init = MemberStreams(host.seeds, "explo", CPU).generators
@@ -112,7 +111,7 @@ class Explo(Shaper):
     def observe(self, step: Transition) -> None:
         """Count one step of every environment, or keep it until there are enough to standardise by."""
         self.check(step)
-        valid = step.valid if step.valid is not None else torch.ones_like(step.terminated)
+        valid = step.valid_mask()
         if self.frozen:
             self.absorb(step.next_obs, valid)
             return

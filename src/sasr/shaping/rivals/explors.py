@@ -15,19 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 
-from sasr.errors import unknown_name
 from sasr.experience.flatten import action_width, state_dtype
 from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
+from sasr.networks.layers import PopulationMLP
 from sasr.randomness import MemberStreams
-from sasr.shaping.base import Shaper
-from sasr.shaping.rivals.encoder import EncodedMLP
+from sasr.shaping.base import CPU, Shaper
+from sasr.shaping.rivals.encoder import EncodedNetwork, ObservationEncoder
 from sasr.shaping.rivals.explo import Explo
 from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_weight
 from sasr.shaping.rivals.rnd import RND
-from sasr.shaping.settings import settings_from
-
-CPU = torch.device("cpu")
+from sasr.shaping.settings import check_choices, settings_from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +64,10 @@ class ExplorsConfig:
     """Sampled actions that approximate an expectation over the policy."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_weight(self.weight)
         check_not_negative(self, "learned_weight", "bonus_weight", "bonus_scale", "bonus_max", "reward_lr", "value_lr")
         check_at_least_one(self, "bits", "window", "batch_size", "actions")
-        if self.bonus not in ("counts", "network"):
-            raise unknown_name("bonus", self.bonus, ("counts", "network"))
         if not (self.bonus_scale > 0.0 and self.bonus_max > 0.0):
             raise ValueError(
                 f"bonus_scale={self.bonus_scale} and bonus_max={self.bonus_max} must be above 0; for no bonus take "
@@ -164,15 +161,21 @@ class ExploRS(Shaper):
         if config.window < host.envs:
             raise ValueError(f"window={config.window} must hold a step of each of the {host.envs} environments")
         init = MemberStreams(host.seeds, "explors", CPU).generators
-        space, actions = host.observation_space, action_width(host.action_space)
-        self.reward = EncodedMLP(space, actions, config.hidden, 1, init, device)
-        self.value = EncodedMLP(space, 0, config.hidden, 1, init, device)
+
+        def network(beside: int) -> EncodedNetwork:
+            encoder = ObservationEncoder(host.observation_space, generators=init, device=device)
+            widths = (encoder.width + beside, *config.hidden, 1)
+            return EncodedNetwork(encoder, PopulationMLP(widths, generators=init, device=device))
+
+        actions = action_width(host.action_space)
+        self.reward = network(beside=actions)
+        self.value = network(beside=0)
         # A value of exactly 0 until there is a reward: Adam would learn from the smallest surprise as from a large one.
         for parameter in self.value.body.layers[-1].parameters():
             nn.init.zeros_(parameter)
         self.reward_adam = Adam(list(self.reward.parameters()), lr=config.reward_lr)
         self.value_adam = Adam(list(self.value.parameters()), lr=config.value_lr)
-        self.window = Window(host, config.window // host.envs, actions)
+        self.window = Window(host, rows=config.window // host.envs, action_width=actions)
         self.counts: Explo | None = None
         self.network: RND | None = None
         if config.bonus == "counts":
@@ -193,7 +196,7 @@ class ExploRS(Shaper):
         """Take in a step; one with a NaN or a wrong width is refused and nothing changes."""
         self.check(step)
         counted = torch.ones_like(step.terminated)
-        if self.counts is not None and not self.counts.frozen:
+        if self.counts is not None and not self.counts.frozen:  # it holds the first states itself
             self.counts.observe(step._replace(next_obs=step.obs))
             counted = torch.zeros_like(counted)
         self.absorb(step.obs, step.action, step.reward, step.next_obs, step.terminated, step.truncated, counted)
@@ -209,9 +212,9 @@ class ExploRS(Shaper):
         counted: Tensor,
     ) -> None:
         """Put a step (P, E, …) into the window and count the states (P, E) that are to be counted."""
-        device = self.bound.device
         parts = (obs, action, reward, next_obs, terminated, truncated, counted)
-        obs, action, reward, next_obs, terminated, truncated, counted = (part.to(device) for part in parts)
+        on_device = (part.to(self.bound.device) for part in parts)
+        obs, action, reward, next_obs, terminated, truncated, counted = on_device
         # What followed is not known where only a time limit ended the episode; the value stands in for it.
         tail = torch.where(truncated & ~terminated, self.value(next_obs).squeeze(-1), 0.0)
         self.window.add(obs, self.flat_actions(action), reward, terminated | truncated, tail)

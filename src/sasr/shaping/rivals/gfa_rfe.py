@@ -16,19 +16,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from sasr.errors import unknown_name
 from sasr.experience.flatten import action_width
 from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationLinear, linear
 from sasr.randomness import MemberStreams
-from sasr.shaping.base import Shaper
+from sasr.shaping.base import CPU, Shaper
 from sasr.shaping.rivals.encoder import ObservationEncoder
 from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, spread
-from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_share, check_weight
-from sasr.shaping.settings import settings_from
+from sasr.shaping.rivals.ranges import (
+    check_at_least_one,
+    check_discount,
+    check_not_negative,
+    check_share,
+    check_weight,
+)
+from sasr.shaping.settings import check_choices, settings_from
 
-CPU = torch.device("cpu")
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
 
 
@@ -70,15 +74,12 @@ class GfaRfeConfig:
     """As in the released code: initial weights scaled by the number of outputs, and one Adam for all networks."""
 
     def __post_init__(self) -> None:
-        if self.weight is not None:
-            check_weight(self.weight)
+        check_choices(self)
+        check_weight(self.weight)
         check_at_least_one(self, "width")
         check_share(self, "tau")
         check_not_negative(self, "learning_rate", "confidence", "bonus_max", "value_max")
-        if self.normaliser not in ("return", "replay", "none"):
-            raise unknown_name("normaliser", self.normaliser, ("return", "replay", "none"))
-        if not 0.0 <= self.horizon_discount < 1.0:
-            raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the usual one")
+        check_discount(self, "horizon_discount")
         if self.networks < 2:
             raise ValueError(f"networks={self.networks} can't disagree; take at least 2, the released code has 10")
         if not 0.0 < self.deviation_min <= self.deviation_max:
@@ -111,16 +112,16 @@ class Ensemble(nn.Module):
     ) -> None:
         super().__init__()
         self.networks, self.members = config.networks, len(generators)
-        everyone = [*generators] * config.networks
+        all_generators = [*generators] * config.networks
         width = config.width
         sizes = ((inputs, width), (width, width), (width, 1))
-        self.layers = nn.ModuleList(PopulationLinear(*size, generators=everyone, device=device) for size in sizes)
+        self.layers = nn.ModuleList(PopulationLinear(*size, generators=all_generators, device=device) for size in sizes)
         if config.compat:
             with torch.no_grad():
                 for (fan_in, fan_out), layer in zip(sizes, self.layers, strict=True):
                     layer.weight.mul_((fan_in / fan_out) ** 0.5)  # type: ignore[operator]
-        self.gain = nn.Parameter(torch.ones((len(everyone), width), device=device))
-        self.shift = nn.Parameter(torch.zeros((len(everyone), width), device=device))
+        self.gain = nn.Parameter(torch.ones((len(all_generators), width), device=device))
+        self.shift = nn.Parameter(torch.zeros((len(all_generators), width), device=device))
 
     def forward(self, x: Tensor) -> Tensor:
         """Values (K, P, B) of inputs (P, B, k)."""
@@ -147,7 +148,8 @@ class TurnAdam(nn.Module):
 
     def __init__(self, ensemble: Ensemble, *, lr: float, together: bool) -> None:
         super().__init__()
-        self.lr, self.together, self.ensemble = lr, together, [ensemble]  # in a list: its owner registers it
+        self.lr, self.together = lr, together
+        self.ensemble = [ensemble]  # in a list: its owner registers it
         device = ensemble.gain.device
         self.register_buffer("steps", torch.zeros(ensemble.networks, device=device))
         for index, parameter in enumerate(ensemble.by_network(list(ensemble.parameters()))):
@@ -158,9 +160,9 @@ class TurnAdam(nn.Module):
     def step(self, turn: Tensor, gradients: Sequence[Tensor]) -> None:
         """Move the networks of number `turn` (1,) of all seeds against their gradients, each (P, …)."""
         (ensemble,) = self.ensemble
-        everyone = torch.arange(ensemble.networks, device=turn.device)
+        all_networks = torch.arange(ensemble.networks, device=turn.device)
         # The released code's one Adam gives the others a gradient of 0, and their momentum goes on moving them.
-        moved = everyone if self.together else turn
+        moved = all_networks if self.together else turn
         self.steps.index_add_(0, moved, torch.ones_like(moved, dtype=self.steps.dtype))
         parameters = ensemble.by_network([parameter.data for parameter in ensemble.parameters()])
         for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
@@ -209,12 +211,10 @@ class GfaRfe(Shaper):
         # All value functions of a seed share one encoder of pictures, which every update trains.
         encoder_parameters = list(self.encoder.parameters())  # none, but for pictures
         self.encoder_adam = Adam(encoder_parameters, lr=config.learning_rate) if encoder_parameters else None
-        self.scale: RecentSum | ReturnSpread
-        common: dict[str, Any] = {"discount": config.horizon_discount, "device": device}
+        discount = config.horizon_discount
+        self.scale: RecentSum | ReturnSpread = RecentSum(host.members, discount=discount, device=device)
         if config.normaliser == "return":
-            self.scale = ReturnSpread(host.members, host.envs, learning=False, **common)
-        else:
-            self.scale = RecentSum(host.members, **common)
+            self.scale = ReturnSpread(host.members, host.envs, discount=discount, device=device, learning=False)
         self.register_buffer("turn", torch.zeros(1, dtype=torch.int64, device=device))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=device))
         self.streams = MemberStreams(host.seeds, "gfa_rfe/update", device)
@@ -232,8 +232,7 @@ class GfaRfe(Shaper):
         if isinstance(self.scale, ReturnSpread):
             device = self.bound.device
             bonus = self.bonus(self._encoded(self.target_encoder, step.obs.to(device), step.action.to(device)))
-            valid = step.valid if step.valid is not None else torch.ones_like(step.terminated)
-            self.scale.advance(bonus, valid.to(device))
+            self.scale.advance(bonus, step.valid_mask().to(device))
 
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
@@ -262,9 +261,8 @@ class GfaRfe(Shaper):
         self.check_batch(batch)
         action = self.policy_of(self.bound).propose(batch.next_obs, self.streams)
         target, deviation, bonus = self.target(batch, action)
-        loss = self.fit(
-            self._encoded(self.encoder, batch.obs, batch.action), target, weight=deviation.square().reciprocal()
-        )
+        weight = deviation.square().reciprocal()
+        loss = self.fit(self._encoded(self.encoder, batch.obs, batch.action), target, weight=weight)
         self.scale.update(bonus)
         return {
             "deviation": bonus.mean(1) / max(self.config.confidence, 1e-12),
@@ -273,7 +271,7 @@ class GfaRfe(Shaper):
             "bonus_at_limit": (bonus >= self.config.bonus_max).float().mean(1),
             "intrinsic_value": target.mean(1),
             "ensemble_loss": loss,
-            "sample_weight": deviation.square().reciprocal().mean(1),
+            "sample_weight": weight.mean(1),
         }
 
     @torch.no_grad()

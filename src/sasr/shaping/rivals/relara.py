@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
@@ -22,12 +21,11 @@ from sasr.experience.types import Batch, Host, Transition
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationLinear
 from sasr.randomness import MemberStreams
-from sasr.shaping.base import Shaper
-from sasr.shaping.rivals.encoder import ObservationEncoder
+from sasr.shaping.base import CPU, Shaper
+from sasr.shaping.rivals.encoder import EncodedNetwork, ObservationEncoder
 from sasr.shaping.rivals.ranges import check_at_least_one, check_not_negative, check_share, check_weight
 from sasr.shaping.settings import settings_from
 
-CPU = torch.device("cpu")
 UNKNOWN = 2.0  # no proposal: they are in [−1, 1]
 _LOG_STD_MIN, _LOG_STD_MAX = -5.0, 2.0
 
@@ -99,35 +97,6 @@ class PopulationResidual(nn.Module):
         return outputs
 
 
-class PairNetwork(nn.Module):
-    """N residual networks of an observation and what goes with it: (N, B, *shape) and (N, B, beside) to (N, B, n)."""
-
-    def __init__(
-        self,
-        space: gym.Space[Any],
-        beside: int,
-        outputs: int,
-        config: RelaraConfig,
-        generators: list[torch.Generator],
-        device: torch.device,
-    ) -> None:
-        super().__init__()
-        self.encoder = ObservationEncoder(space, generators=generators, device=device)
-        self.body = PopulationResidual(
-            self.encoder.width + beside,
-            outputs,
-            width=config.width,
-            blocks=config.blocks,
-            generators=generators,
-            device=device,
-        )
-
-    def forward(self, obs: Tensor, beside: Tensor) -> Tensor:
-        """Outputs (N, B, n)."""
-        outputs: Tensor = self.body(torch.cat([self.encoder(obs), beside], dim=-1))
-        return outputs
-
-
 class Relara(Shaper):
     """Adds what a reward agent proposes for a state and action, drawn anew whenever a step is sampled.
 
@@ -153,10 +122,18 @@ class Relara(Shaper):
         self.policy_of(host)
         self.discount = host.discount
         init = MemberStreams(host.seeds, "relara", CPU).generators
-        space, beside = host.observation_space, action_width(host.action_space)
-        self.actor = PairNetwork(space, beside, 2, config, init, device)
+
+        def network(beside: int, outputs: int, generators: list[torch.Generator]) -> EncodedNetwork:
+            options: dict[str, Any] = {"generators": generators, "device": device}
+            encoder = ObservationEncoder(host.observation_space, **options)
+            width = encoder.width + beside
+            body = PopulationResidual(width, outputs, width=config.width, blocks=config.blocks, **options)
+            return EncodedNetwork(encoder, body)
+
+        action = action_width(host.action_space)
+        self.actor = network(beside=action, outputs=2, generators=init)
         # Network p is seed p's first critic, network P + p its second: one population, half the kernels.
-        self.critic = PairNetwork(space, beside + 1, 1, config, [*init] * 2, device)
+        self.critic = network(beside=action + 1, outputs=1, generators=[*init] * 2)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.zeros(host.members, device=device))
         self.actor_adam = Adam(list(self.actor.parameters()), lr=config.actor_lr)
@@ -193,7 +170,7 @@ class Relara(Shaper):
     def absorb(self, obs: Tensor, action: Tensor, slot: Tensor) -> None:
         """Keep the proposals for a step (P, E, …) by its slots: they are the actions that are learned from later."""
         device = self.bound.device
-        obs, action, slot = obs.to(device), action.to(device), slot.to(device)
+        obs, action, slot = (part.to(device) for part in (obs, action, slot))
         like = torch.empty(slot.shape, device=device)
         at_random = 2.0 * self.observe_streams.uniform(like) - 1.0
         chosen, _, _ = self.propose(obs, self.flat_actions(action), self.observe_streams.normal(like))
@@ -285,11 +262,11 @@ class Relara(Shaper):
         """Move the target critics a little towards the critics."""
         torch._foreach_lerp_(list(self.target_critic.parameters()), list(self.critic.parameters()), self.config.tau)
 
-    def _values(self, critic: PairNetwork, obs: Tensor, beside: Tensor, proposal: Tensor) -> Tensor:
+    def _values(self, critic: EncodedNetwork, obs: Tensor, beside: Tensor, proposal: Tensor) -> Tensor:
         """Both critics' values (2, P, B)."""
         inputs = torch.cat([beside, proposal.unsqueeze(-1)], dim=-1).repeat(2, 1, 1)
         values: Tensor = critic(obs.repeat(2, *(1,) * (obs.dim() - 1)), inputs)
         return values.view(2, *proposal.shape)
 
-    def _minimum(self, critic: PairNetwork, obs: Tensor, beside: Tensor, proposal: Tensor) -> Tensor:
+    def _minimum(self, critic: EncodedNetwork, obs: Tensor, beside: Tensor, proposal: Tensor) -> Tensor:
         return self._values(critic, obs, beside, proposal).amin(0)

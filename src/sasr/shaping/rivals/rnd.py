@@ -4,82 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from sasr.errors import unknown_name
-from sasr.experience.types import Batch, Host, Transition
-from sasr.networks.adam import Adam
-from sasr.networks.layers import ACTIVATIONS
+from sasr.experience.types import Batch, Host
 from sasr.randomness import MemberStreams
-from sasr.shaping.base import Shaper
-from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, RunningMoments, TransposedSpread, spread
-from sasr.shaping.rivals.random_network import RandomNetwork
-from sasr.shaping.rivals.ranges import check_positive, check_share, check_weight
-from sasr.shaping.rivals.state_vectors import StateVectors
+from sasr.shaping.rivals.distillation import Distillation, DistillationConfig, draw_mask
+from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, TransposedSpread, spread
+from sasr.shaping.rivals.ranges import check_positive
 from sasr.shaping.settings import settings_from
-
-CPU = torch.device("cpu")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DistillationConfig:
-    """Settings of random networks and of a predictor that learns them; the defaults suit learning from replay."""
-
-    weight: float | None = None
-    """Weight of the bonus; 0 is the plain agent. None is 10 with replay where the bonus fades, and 0.5 where it does
-    not. On rollouts it is 1, as published, with a value head of its own, and else 0.5."""
-    hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers; DRND's predictor repeats the last one. Images pass through convolutions first."""
-    outputs: int | None = None
-    """Outputs of a random network; None is 64, and 512 for images."""
-    activation: Literal["relu", "tanh"] = "relu"
-    """Activation function: relu or tanh."""
-    bias: float = 1.0
-    """Scale of the hidden layers' initial biases relative to their inputs; 0, as published, sees directions only."""
-    learning_rate: float = 3e-4
-    """Adam's step size for the predictor."""
-    trained_share: float = 0.25
-    """Share of each batch that the predictor learns from, in (0, 1]."""
-    clip: float = 10.0
-    """Standardised states are clipped to ± this many standard deviations; with the published 5, states far beyond
-    what was seen so far would look alike."""
-    normaliser: Literal["return", "replay"] = "return"
-    """What bonuses are divided by: the spread of their discounted sums since learning began, as published, so that
-    they fade (return), or their recent mean over the sampled states, as a sum over the horizon (replay)."""
-    horizon_discount: float = 0.99
-    """The discount γ of those sums."""
-    separate_stream: bool = True
-    """As published, the bonus is a separate return that continues across episodes, in agents that have critics for it
-    (sac, ppo). All others, and separate_stream=false, add it to the reward."""
-
-    def __post_init__(self) -> None:
-        if self.weight is not None:
-            check_weight(self.weight)
-        check_positive(self, "learning_rate", "clip")
-        if any(width < 1 for width in self.hidden):
-            raise ValueError(f"hidden={self.hidden} has a layer without units; the default is (256, 256)")
-        if self.outputs is not None and self.outputs < 1:
-            raise ValueError(f"outputs={self.outputs} must be at least 1; with 64 errors seldom vanish by chance")
-        if self.activation not in ACTIVATIONS:
-            raise unknown_name("activation", self.activation, ACTIVATIONS)
-        if not self.bias >= 0.0:
-            raise ValueError(f"bias={self.bias} must not be negative; 0 starts without biases, as published")
-        check_share(self, "trained_share")
-        if not 0.0 <= self.horizon_discount < 1.0:
-            raise ValueError(f"horizon_discount={self.horizon_discount} must be in [0, 1); 0.99 is the published one")
-        if self.normaliser not in ("return", "replay"):
-            raise unknown_name("normaliser", self.normaliser, ("return", "replay"))
-
-    def weight_on(self, host: Host) -> float:
-        """The weight; where none is given, one that suits what the host learns from."""
-        if self.weight is not None:
-            return self.weight
-        if host.replay is None:
-            return 1.0 if host.separate_stream else 0.5
-        return 0.5 if self.normaliser == "replay" else 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,18 +45,14 @@ RELEASED = RndConfig(
 """What the SASR authors' library runs on vectors: a random network with one output, and no clipping."""
 
 
-class RND(Shaper):
+class RND(Distillation):
     """Adds the error of a predictor that learns a frozen random network: large where it has learned little.
 
     >>> RND(weight=1.0).config.trained_share
     0.25
     """
 
-    moments: RunningMoments
-    scale: RecentSum | ReturnSpread | TransposedSpread
-    capturable = True
-    compilable = ("loss", "novelty")
-    checked = ("next_obs",)
+    config: RndConfig
 
     def __init__(self, *, config: RndConfig | None = None, **options: Any) -> None:
         super().__init__()
@@ -131,56 +61,25 @@ class RND(Shaper):
 
     def make(self, host: Host) -> None:
         """Draw both networks."""
-        config, device = self.config, host.device
-        self.weight = config.weight_on(host)
-        self.states = StateVectors(host.observation_space, device)
-        width, picture = self.states.width, self.states.picture
-        outputs = config.outputs or (512 if picture else 64)
-        init = MemberStreams(host.seeds, "rnd", CPU).generators
-        parts: dict[str, Any] = {"picture": picture, "activation": config.activation, "bias": config.bias}
-        # From pictures the target is linear in what its convolutions see; learning it takes two layers more.
-        of_target = () if picture else config.hidden
-        self.target = RandomNetwork(width, of_target, outputs, **parts, generators=init, device=device)
-        self.target.requires_grad_(False)
-        self.predictor = RandomNetwork(width, config.hidden, outputs, **parts, generators=init, device=device)
-        self.adam = Adam(list(self.predictor.parameters()), lr=config.learning_rate)
-        self.moments = RunningMoments(host.members, width, device)
-        self.scale = make_scale(config, host)
-        self.mask_streams = MemberStreams(host.seeds, "rnd/mask", device)
+        self.make_networks(host, "rnd")
+        self.mask_streams = MemberStreams(host.seeds, "rnd/mask", host.device)
 
-    @torch.no_grad()
-    def observe(self, step: Transition) -> None:
-        """Take in one step of every environment; a step with a NaN or a wrong width is refused and nothing changes."""
-        self.check(step)
-        self.absorb(step.next_obs, step.valid if step.valid is not None else torch.ones_like(step.terminated))
+    def make_scale(self, host: Host) -> RecentSum | ReturnSpread | TransposedSpread:
+        """What errors are divided by."""
+        if not self.config.compat:
+            return super().make_scale(host)
+        discount, rollout = self.config.horizon_discount, self.config.rollout
+        return TransposedSpread(host.members, host.envs, discount=discount, rollout=rollout, device=host.device)
 
-    def absorb(self, next_obs: Tensor, valid: Tensor) -> None:
-        """Update the statistics of states and of errors by one step."""
-        states, valid = self.states(next_obs), valid.to(self.bound.device)
-        self.moments.merge(states, valid)
-        if not isinstance(self.scale, RecentSum):
-            self.scale.advance(self.error(states), valid)
-
-    @torch.no_grad()
-    def shape(self, batch: Batch) -> Tensor:
-        """Weight · novelty of every sampled next state, (P, B), as it is now: old novelty is not paid for again."""
-        self.check_batch(batch)
-        return self.weight * self.novelty(self.states(batch.next_obs))
-
-    def error(self, states: Tensor) -> Tensor:
+    def raw_novelty(self, states: Tensor) -> Tensor:
         """Mean squared error (P, B) of the predictor on states (P, B, width)."""
-        x = self.moments.standardise(states, self.config.clip)
+        x = self.standardise(states)
         error: Tensor = (self.predictor(x) - self.target(x)).square().mean(-1)
         return error
 
-    def novelty(self, states: Tensor) -> Tensor:
-        """The error over what errors add up to, (P, B)."""
-        bonus: Tensor = self.error(states) / self.scale()
-        return bonus
-
     def loss(self, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         """Mean error over the kept states, (P,), and all errors (P, B)."""
-        error = self.error(states)
+        error = self.raw_novelty(states)
         return (error * keep).sum(1) / keep.sum(1).clamp(min=1.0), error.detach()
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
@@ -191,20 +90,3 @@ class RND(Shaper):
         self.adam.minimise(loss.sum())
         self.scale.update(error)
         return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}
-
-
-def make_scale(config: Any, host: Host) -> RecentSum | ReturnSpread | TransposedSpread:
-    """What a bonus is divided by."""
-    common: dict[str, Any] = {"discount": config.horizon_discount, "device": host.device}
-    if config.normaliser == "replay":
-        return RecentSum(host.members, **common)
-    if config.compat and isinstance(config, RndConfig):
-        return TransposedSpread(host.members, host.envs, rollout=config.rollout, **common)
-    # Rollouts are learned from without thousands of random steps before the first.
-    return ReturnSpread(host.members, host.envs, learning=host.replay is None, **common)
-
-
-def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:
-    """1.0 for the rows of (P, B, …) that are learned from, 0.0 for the others, drawn from each seed's stream."""
-    like = torch.empty(states.shape[:2], device=states.device)
-    return (streams.uniform(like) < share).float()
