@@ -15,7 +15,7 @@ import torch
 from sasr.agents.registry import agent_named
 from sasr.errors import unknown_name
 from sasr.evidence.bandwidth import LinearSchedule
-from sasr.shaping.presets import SasrConfig, preset_config
+from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
 from sasr.shaping.registry import shaper_named
 from sasr.shaping.settings import foreign_option
 from sasr.tasks.environment import TaskLike, task_name
@@ -201,6 +201,10 @@ def typed_settings(part: str, config_classes: Sequence[type[Any]], values: Mappi
         types |= field_types(config_class)
     converted = {}
     for name, value in values.items():
+        try:
+            refuse_removed({name: value}, config_classes[0])
+        except ValueError as error:
+            raise SettingError(part, name, str(error)) from None
         if name not in types:
             raise SettingError(part, name, str(_unknown_setting(part, config_classes[0], name, types)))
         converted[name] = _typed_setting(part, name, value, types[name])
@@ -385,6 +389,7 @@ def _check_complete(agent_class: type[Any], data: Mapping[str, Any]) -> None:
 
 
 def _read(part: str, config_class: type[Any], data: Mapping[str, Any]) -> Any:
+    refuse_removed(data, config_class)
     unknown = sorted(data.keys() - {setting.name for setting in dataclasses.fields(config_class)})
     if unknown:
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +16,48 @@ from sasr.experience.retention import RetentionName
 from sasr.experience.segments import RuleName
 from sasr.shaping.reward_watch import PaidEnd
 from sasr.shaping.settings import check_choices, settings_from
+
+REMOVED_OPTIONS = (
+    "draw",
+    "form",
+    "frequencies",
+    "potential",
+    "range_rule",
+    "reward_scale",
+    "subtract_floor",
+    "weight_discount",
+    "weighting",
+)
+REMOVED_VALUES = (
+    ("background", "fitted"),
+    ("bandwidth", "scott"),
+    ("bandwidth", "silverman"),
+    ("retention_rule", "adaptive"),
+    ("retention_rule", "strided"),
+    ("sample", "false"),  # its name before "mean"
+    ("sample", "mean"),
+)
+"""What was tried and removed in version 0.1.0: nothing showed that any of it helps."""
+
+
+def refuse_removed(settings: Mapping[str, Any], config_class: type[Any] | None = None) -> None:
+    """Raise a ValueError for a setting of SASR, or a value of one, that an older version had.
+
+    Settings of another `config_class` are not looked at.
+
+    >>> refuse_removed({"potential": True})
+    Traceback (most recent call last):
+    ValueError: potential=True was removed in sasr 0.1.0: nothing shows it helps (results/diary/removed.md); drop it
+    """
+    if config_class not in (None, SasrConfig):
+        return
+    for name, value in settings.items():
+        if name in REMOVED_OPTIONS or (name, str(value).lower()) in REMOVED_VALUES:
+            raise ValueError(
+                f"{name}={value} was removed in sasr 0.1.0: nothing shows it helps (results/diary/removed.md); drop it"
+            )
+        if name == "sample" and str(value).lower() == "true":
+            raise ValueError(f"sample={value} is called sample='beta' since sasr 0.1.0; write that")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +119,7 @@ class SasrConfig:
     """Stop bootstrapping at a time limit, as the released code does."""
 
     def __post_init__(self) -> None:
+        refuse_removed(vars(self))
         check_choices(self)
         if not math.isfinite(self.reward_weight):
             raise ValueError(f"reward_weight={self.reward_weight} must be a finite number; the paper uses 0.6")
@@ -136,4 +180,5 @@ def preset_config(name: str = "auto", **overrides: Any) -> SasrConfig:
     """
     if name not in PRESETS:
         raise unknown_name("preset", name, PRESETS)
+    refuse_removed(overrides)
     return settings_from(SasrConfig, PRESETS[name], overrides)

@@ -19,7 +19,7 @@ from sasr.randomness import MemberStreams
 from sasr.shaping.assembly import make_evidence
 from sasr.shaping.base import CPU, Shaper, check_trajectory
 from sasr.shaping.beta import beta_draw, beta_mean, success_ratio
-from sasr.shaping.presets import SasrConfig, preset_config
+from sasr.shaping.presets import SasrConfig, preset_config, refuse_removed
 from sasr.shaping.reward_watch import RewardRuns
 from sasr.shaping.settings import settings_from
 
@@ -38,6 +38,7 @@ class SASR(Shaper):
 
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
+        refuse_removed(overrides)
         self.config = settings_from(SasrConfig, config, overrides) if config else preset_config(preset, **overrides)
         self.truncation_is_terminal = self.config.truncation_is_terminal
         self.flagged = self.config.storage == "flags"
