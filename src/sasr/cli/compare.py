@@ -155,9 +155,12 @@ def compare(flags: Annotated[Flags, tyro.conf.arg(name="")], settings: RunFlags)
         print_estimate(jobs, trials, share.at_once, console)
         return
     write_plan(parts, flags.out)
+    comparison = Grid(jobs)
     if isinstance(runner, OnRay):
         console.print_line(runner.exposure)
-    run_grid(Grid(jobs), runner or resources.runner(share), flags, console)
+        if comparison.left:
+            runner.check(comparison.left)
+    run_grid(comparison, runner or resources.runner(share), flags, console)
 
 
 # ------------------------------------------------------------------ the plan
@@ -283,8 +286,6 @@ def _gpus(flags: Flags) -> float:
 def run_grid(grid: Grid, runner: Runner, flags: Flags, console: Terminal) -> None:
     """Run what is left, save what is done, and exit with 1 or 130 if a run failed or was stopped."""
     store = flags.store
-    if grid.left:
-        runner.check(grid.left)
     before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         with GridView(grid, console) as view:
