@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -263,10 +264,8 @@ def recorded_steps(run: str | Path, *kinds: Kind) -> int:
 
 def free_place(folder: Path) -> Path:
     """The first of metrics.1.jsonl, metrics.2.jsonl, … that does not exist."""
-    number = 1
-    while (folder / f"metrics.{number}.jsonl").exists():
-        number += 1
-    return folder / f"metrics.{number}.jsonl"
+    places = (folder / f"metrics.{number}.jsonl" for number in itertools.count(1))
+    return next(place for place in places if not place.exists())
 
 
 def _end_of_line(path: Path, end: int) -> int:
