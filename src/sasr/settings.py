@@ -217,15 +217,11 @@ def typed_task_settings(task: TaskLike, values: Mapping[str, Any]) -> dict[str, 
     for name, value in values.items():
         if name in DECIDED_ELSEWHERE:
             raise SettingError("task", name, f"task.{name} cannot be set: the task's name or a flag decides it")
-        if types is None:
-            converted[name] = _typed_setting("task", name, value, SCALAR)
-        elif name in types:
-            converted[name] = _typed_setting("task", name, value, types[name])
-        elif types:
+        if types == {}:
+            raise SettingError("task", name, f"setting of {task_name(task)} {name!r} is unknown: this task has none")
+        if types and name not in types:
             raise SettingError("task", name, str(unknown_name(f"setting of {task_name(task)}", name, types)))
-        else:
-            message = f"setting of {task_name(task)} {name!r} is unknown: this task has none"
-            raise SettingError("task", name, message)
+        converted[name] = _typed_setting("task", name, value, types[name] if types else SCALAR)
     return converted
 
 

@@ -34,14 +34,7 @@ from sasr.report.store import check_store, slug
 from sasr.settings import MOST_SEEDS, choose_device
 from sasr.terminal import Terminal
 
-_SETTINGS = (
-    "environments",
-    "max_episode_steps",
-    "eval_every",
-    "eval_episodes",
-    "checkpoint_minutes",
-    "log_states",
-)
+_SETTINGS = ("environments", "max_episode_steps", "eval_every", "eval_episodes", "checkpoint_minutes", "log_states")
 if TYPE_CHECKING:
     RunFlags = Any
 else:
@@ -104,9 +97,7 @@ class Flags:
         """The folder for the results in the store; None if they are not saved."""
         if not (self.save or self.save_stopped):
             return None
-        name = self.suite or "compare"
-        if self.plan:
-            name = slug(self.plan.stem)
+        name = slug(self.plan.stem) if self.plan else self.suite or "compare"
         return (self.results or Path("results")) / name
 
 
@@ -120,11 +111,9 @@ def compare(flags: Annotated[Flags, tyro.conf.arg(name="")], settings: RunFlags)
     choice = Choice(
         tasks=_names(flags.tasks), methods=_names(flags.methods), seeds=_seeds(flags.seeds), steps=flags.steps
     )
-    given = {name: value for name, value in vars(settings).items() if value is not None}
-    runs = changed(_plan(flags, choice).runs, **split_settings(flags.set), settings=given)
-    runner: Runner | None = None
-    if flags.on == "ray":
-        runner = OnRay(address=flags.address, gpus=_gpus(flags))
+    run_settings = {name: value for name, value in vars(settings).items() if value is not None}
+    runs = changed(_plan(flags, choice).runs, **split_settings(flags.set), settings=run_settings)
+    ray = OnRay(address=flags.address, gpus=_gpus(flags)) if flags.on == "ray" else None
     resources = Resources(
         on=flags.on,
         jobs=flags.jobs,
@@ -156,11 +145,11 @@ def compare(flags: Annotated[Flags, tyro.conf.arg(name="")], settings: RunFlags)
         return
     write_plan(parts, flags.out)
     comparison = Grid(jobs)
-    if isinstance(runner, OnRay):
-        console.print_line(runner.exposure)
+    if ray:
+        console.print_line(ray.exposure)
         if comparison.left:
-            runner.check(comparison.left)
-    run_grid(comparison, runner or resources.runner(share), flags, console)
+            ray.check(comparison.left)
+    run_grid(comparison, ray or resources.runner(share), flags, console)
 
 
 # ------------------------------------------------------------------ the plan
@@ -206,9 +195,7 @@ def _jobs(plan: Plan, share: Share, footprints: Mapping[str, Footprint], flags: 
     command, commit = command_line(), commit_here()
     jobs = []
     for run in plan.runs:
-        memory = 0
-        if run.settings_digest in footprints:  # runs that are done have none
-            memory = footprints[run.settings_digest].of(run)
+        footprint = footprints.get(run.settings_digest)  # runs that are done have none
         job = Job(
             run=run,
             out=flags.out,
@@ -220,7 +207,7 @@ def _jobs(plan: Plan, share: Share, footprints: Mapping[str, Footprint], flags: 
             track=flags.track,
             command=command,
             commit=commit,
-            memory=memory,
+            memory=footprint.of(run) if footprint else 0,
         )
         jobs.append(job)
     return jobs

@@ -123,10 +123,8 @@ def settings(
 ) -> None:
     """List the settings for `sasr train --set`, of one agent or shaper or of all."""
     known: dict[str, tuple[str, Any]] = {}
-    for agent_name, agent in AGENTS.items():
-        known[agent_name] = ("agent", agent.settings())
-    for shaper_name, shaper in SHAPERS.items():
-        known[shaper_name] = ("shaper", shaper.config())
+    known |= {agent_name: ("agent", agent.settings()) for agent_name, agent in AGENTS.items()}
+    known |= {shaper_name: ("shaper", shaper.config()) for shaper_name, shaper in SHAPERS.items()}
     known["sasr"] = ("shaper", preset_config(preset))
     if name and name not in known:
         raise unknown_shaper(name, known, what="agent or shaper")

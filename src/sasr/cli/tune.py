@@ -129,11 +129,8 @@ class Search:
         from optuna.storages.journal import JournalFileBackend, JournalStorage
 
         self.base, self.folder = base, folder
-        self.default: dict[str, Any] = {}
-        for name in RANGES:
-            value = _read(base, name)
-            if name not in fixed and value is not None:
-                self.default[name] = value
+        values = {name: _read(base, name) for name in RANGES if name not in fixed}
+        self.default: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         if not self.default:
             raise ValueError("nothing is left to search: --set fixes every setting of `sasr tune`")
         check_writable(folder)
@@ -169,7 +166,7 @@ class Search:
         console = Terminal()
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             self.study.tell(trial.number, state=TrialState.FAIL)  # of a process that was killed
-        if self._value_of(self.default) is None:
+        if not any(trial.params == self.default and trial.value is not None for trial in self._finished()):
             self.study.enqueue_trial(self.default)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with console.progress(*columns) as progress:
@@ -232,12 +229,6 @@ class Search:
 
         return self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
-    def _value_of(self, params: Mapping[str, float]) -> float | None:
-        for trial in self._finished():
-            if trial.params == params and trial.value is not None:
-                return float(trial.value)
-        return None
-
     def _best_so_far(self) -> str:
         values = [trial.value for trial in self._finished() if trial.value is not None]
         if not values:
@@ -276,11 +267,7 @@ class Values(Recorder):
 
 def _short(params: Mapping[str, float]) -> dict[str, float]:
     """Rounded as they are printed, so that flags repeat a trial exactly."""
-    rounded = dict(params)
-    for name, value in params.items():
-        if not isinstance(value, int):
-            rounded[name] = float(f"{value:.3g}")
-    return rounded
+    return {name: value if isinstance(value, int) else float(f"{value:.3g}") for name, value in params.items()}
 
 
 def _read(config: TrainConfig, name: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 import time
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from torch import Tensor
 from sasr.api import complete
 from sasr.experience.replay import Replay
 from sasr.experience.retained import OUTCOMES
-from sasr.experiments.plan import GridRun, plain
+from sasr.experiments.plan import GridRun, json_text
 from sasr.settings import TrainConfig
 from sasr.shaping.presets import SasrConfig
 from sasr.shaping.sasr import SASR
@@ -100,7 +99,7 @@ def cost_class(run: GridRun) -> str:
             action = "discrete"
         task = [simulator, variant.observation, action]
     content = [task, run.task_settings, run.method.content(), _states_in_trial(config)]
-    return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json_text(content, sort_keys=True).encode()).hexdigest()
 
 
 def examine(run: GridRun) -> Footprint:

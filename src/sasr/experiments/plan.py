@@ -57,7 +57,7 @@ class GridRun:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` gives the same run back."""
-        data: dict[str, Any] = plain({**vars(self), "method": vars(self.method)})
+        data: dict[str, Any] = json.loads(json_text({**vars(self), "method": vars(self.method)}))
         return data
 
     @classmethod
@@ -74,7 +74,7 @@ class GridRun:
             content["task_settings"] = self.task_settings
         content["settings"] = {**self.method.settings}
         content["settings"].pop("checkpoint_minutes", None)  # it does not change the result
-        return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json_text(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -340,14 +340,11 @@ def built_in_methods() -> dict[str, Method]:
 _spaces_of = lru_cache(maxsize=256)(spaces_of)
 
 
-def plain(value: Any) -> Any:
-    """A value in the types of JSON."""
-    if isinstance(value, LinearSchedule):
-        if value.steps == WHOLE_RUN:
-            return [value.start, value.end]
-        return [value.start, value.end, value.steps]
-    if isinstance(value, dict):
-        return {name: plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    return value
+def json_text(value: Any, *, sort_keys: bool = False) -> str:
+    """JSON in which a schedule is a list START, END, STEPS; without STEPS where it is as long as the run."""
+
+    def as_list(schedule: LinearSchedule) -> list[float]:
+        length = [] if schedule.steps == WHOLE_RUN else [schedule.steps]
+        return [schedule.start, schedule.end, *length]
+
+    return json.dumps(value, sort_keys=sort_keys, default=as_list)

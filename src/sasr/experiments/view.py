@@ -81,11 +81,8 @@ class GridView:
         return Group(table, Text(self._summary(len(statuses) - room), "dim"))
 
     def _summary(self, hidden: int) -> str:
-        parts = []
-        for state in reversed(_ORDER):
-            count = len(self.grid.of(state))
-            if count:
-                parts.append(f"{count} {state}")
+        counts = {state: len(self.grid.of(state)) for state in reversed(_ORDER)}
+        parts = [f"{count} {state}" for state, count in counts.items() if count]
         parts.append(span(time.monotonic() - self.began))
         if hidden > 0:
             parts.append(f"{hidden} not shown")
@@ -93,10 +90,8 @@ class GridView:
 
     def _print_every_minute(self) -> None:
         while not self._over.wait(PLAIN_SECONDS):
-            parts = []
-            for status in self.grid.of("running"):
-                run = status.job.run
-                parts.append(f"{run}: {progress_of(status.job).step / run.steps:.0%}")
+            running = [status.job for status in self.grid.of("running")]
+            parts = [f"{job.run}: {progress_of(job).step / job.run.steps:.0%}" for job in running]
             self.console.print_line(f"{self._summary(0)} ({'; '.join(parts)})")
 
 
@@ -124,16 +119,10 @@ def _row(status: Status, *, bar_width: int) -> list[Text]:
     if status.state != "waiting" or status.job.folder.exists():
         progress = progress_of(status.job)
         steps = f"{progress.step:,} / {run.steps:,}"
-    share = min(1.0, progress.step / run.steps)
-    if status.state == "done":
-        share = 1.0
+    share = 1.0 if status.state == "done" else min(1.0, progress.step / run.steps)
     full = int(share * bar_width)
     bar = "█" * full + "░" * (bar_width - full)
-    seeds, time_taken = str(len(run.seeds)), ""
-    if len(run.seeds) == 1:
-        seeds = f"#{run.seeds[0]}"
-    if status.seconds:
-        time_taken = span(status.seconds)
+    seeds = str(len(run.seeds)) if len(run.seeds) > 1 else f"#{run.seeds[0]}"
     return [
         Text(run.task, no_wrap=True, overflow="ellipsis"),
         Text(run.method.name, no_wrap=True, overflow="ellipsis"),
@@ -141,7 +130,7 @@ def _row(status: Status, *, bar_width: int) -> list[Text]:
         Text(f"{status.state:<8}{bar}", _STYLE[status.state]),
         Text(steps),
         Text(_result(status)),
-        Text(time_taken),
+        Text(span(status.seconds) if status.seconds else ""),
     ]
 
 

@@ -35,9 +35,7 @@ def learning_curves(
             also of methods that were only run on other tasks.
         rivals: Methods whose reference curves are drawn even if they were not run.
     """
-    methods: list[str] = []
-    for seeds_by_method in panels.values():
-        methods += [method for method in seeds_by_method if method not in methods]
+    methods = list(dict.fromkeys(method for seeds_by_method in panels.values() for method in seeds_by_method))
     alone = _with_reference_alone(rivals, methods, panels, reference or {})
     methods += alone
     figure, axes = curve_grid(len(panels))
@@ -70,26 +68,17 @@ def _reference_by_method(
 
 
 def _with_reference_alone(
-    rivals: Sequence[str],
-    methods: Sequence[str],
-    panels: Panels,
-    reference: Mapping[str, Mapping[str, Reference]],
+    rivals: Sequence[str], methods: Sequence[str], panels: Panels, reference: Mapping[str, Mapping[str, Reference]]
 ) -> list[str]:
     """Those of the rivals that have a reference curve on some task, and no method that it is drawn with."""
     shown = {family(method) for method in methods}
-    known: set[str] = set()
-    for task in panels:
-        known |= reference.get(task, {}).keys()
+    known = {method for task in panels for method in reference.get(task, {})}
     return [rival for rival in rivals if rival in known and rival not in shown]
 
 
 def last_step(seeds_by_method: Mapping[str, Sequence[SeedResult]]) -> int:
     """The last step of the longest curve; 0 without any."""
-    last = 0
-    for seeds in seeds_by_method.values():
-        for seed in seeds:
-            last = max(last, *seed.steps[-1:], 0)
-    return last
+    return max((seed.steps[-1] for seeds in seeds_by_method.values() for seed in seeds if seed.steps), default=0)
 
 
 def visit_density(
@@ -202,13 +191,10 @@ def draw_reference(panel: Any, curve: Reference, colour: str) -> None:
 
 def panels_of(collection: Collection) -> dict[str, dict[str, Sequence[SeedResult]]]:
     """The seeds of all results, in the order of `collection.methods`."""
-    panels: dict[str, dict[str, Sequence[SeedResult]]] = {}
-    for task in collection.tasks:
-        panels[task] = {}
-        for method in collection.methods:
-            result = collection.result(task, method)
-            if result and result.seeds:
-                panels[task][method] = result.seeds
+    panels: dict[str, dict[str, Sequence[SeedResult]]] = {task: {} for task in collection.tasks}
+    for result in sorted(collection.results, key=lambda result: collection.methods.index(result.method)):
+        if result.seeds:
+            panels[result.task][result.method] = result.seeds
     return panels
 
 
