@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import torch
 import tyro
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.machine import machine, save
+from benchmarks.machine import figures_table, machine, save
 from sasr.agents import SacConfig
 from sasr.envs.worker_pool import cores
 from sasr.training import TrainConfig, Trainer
@@ -126,9 +125,10 @@ def main(settings: Settings) -> None:
             row["together"].append(sum(rates))
             # After each, so that what is done is kept.
             save(f"sharing-{settings.label}", {"settings": asdict(settings), "rows": rows}, where)
-    table = Table(title=f"{settings.task}, seed-steps a second" + (", with MPS" if settings.mps else ""))
-    for heading in ("seeds in a population", "populations at once", "threads of each", "each", "all together"):
-        table.add_column(heading, justify="right")
+    table = figures_table(
+        "seeds in a population", "populations at once", "threads of each", "each", "all together",
+        title=f"{settings.task}, seed-steps a second" + (", with MPS" if settings.mps else ""),
+    )  # fmt: skip
     for row, each in zip(rows, wanted, strict=True):
         both = statistics.median(row["together"])
         table.add_row(

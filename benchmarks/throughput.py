@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sasr
-from benchmarks.machine import machine, save
+from benchmarks.machine import figures_table, machine, save
 from sasr.agents import SacConfig
 from sasr.settings import Mode
 from sasr.shaping.presets import preset_config
@@ -134,9 +134,8 @@ def race(names: Sequence[str], settings: Settings) -> dict[str, list[float]]:
             speeds[name].append(timed(turn, steps, settings.seconds))
     for _, _, close in contenders.values():
         close()
-    table = Table(title=f"{settings.task}, {settings.seeds} seeds, {settings.device}")
-    for heading in ("contender", "seed-steps/s (median)", "min", "max", f"x {names[0]}"):
-        table.add_column(heading, justify="left" if heading == "contender" else "right")
+    columns = ("contender", "seed-steps/s (median)", "min", "max", f"x {names[0]}")
+    table = figures_table(*columns, title=f"{settings.task}, {settings.seeds} seeds, {settings.device}")
     medians = medians_of(speeds)
     for name, each in speeds.items():
         ratio = medians[name] / medians[names[0]]
