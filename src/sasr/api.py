@@ -119,21 +119,15 @@ def train(
     if not isinstance(shaper, str):
         shaper_object = shaper
         shaper, settings["shaper_config"] = _shaper_name_and_config(shaper)
-    if isinstance(seeds, int):
-        seeds = first_seeds(seeds)
-    task_object: TaskLike | None = None
-    if not isinstance(task, str):
-        task_object = resolve(task)
+    task_object = None if isinstance(task, str) else resolve(task)
     task_name = task_text(task)
-    if steps is None:
-        steps = default_steps(task_name)
     config = TrainConfig(
         task=task_name,
         agent=agent,
         shaper=shaper,
         preset=preset,
-        seeds=tuple(seeds),
-        steps=steps,
+        seeds=first_seeds(seeds) if isinstance(seeds, int) else tuple(seeds),
+        steps=default_steps(task_name) if steps is None else steps,
         device=device,
         **settings,
     )
@@ -261,10 +255,10 @@ def _train_and_draw(trainer: Trainer, folder: RunFolder, recorder: Recorders, ta
 
 def _recorder(path: Path, *, progress: bool, events: bool, track: str = "") -> Recorders:
     """The recorders of a run, metrics first: when a run is resumed, the others read them."""
-    recorders: dict[str, Recorder] = {"metrics": MetricsFile(path), COPY: ConfigCopy(path)}
-    if progress:
-        view = ConsoleView(path)
-        recorders["metrics"] = MetricsFile(path, warn=view.warn)
+    view = ConsoleView(path) if progress else None
+    metrics = MetricsFile(path, warn=view.warn) if view else MetricsFile(path)
+    recorders: dict[str, Recorder] = {"metrics": metrics, COPY: ConfigCopy(path)}
+    if view:
         recorders["console"] = view
     recorders["success_map"] = SuccessMap(path)
     recorders["states"] = VisitedStates(path)
@@ -313,10 +307,10 @@ def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
         task = config.task
     task_settings = typed_task_settings(task, config.task_settings)
     observation_space, action_space = spaces_of(task, **task_settings)
-    agent, kind = agent_named(config.agent, action_space)
+    agent, entry = agent_named(config.agent, action_space)
     agent_config = config.agent_config
     if agent_config is None:
-        agent_config = kind.settings_for(observation_space)
+        agent_config = entry.settings_for(observation_space)
     shaper = shaper_named(config.shaper)
     shaper_config = config.shaper_config
     if config.shaper == "sasr":
@@ -326,7 +320,7 @@ def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
     return dataclasses.replace(
         config,
         agent=agent,
-        environments=config.environments or kind.environments_for(observation_space),
+        environments=config.environments or entry.environments_for(observation_space),
         task_settings=task_settings,
         agent_config=agent_config,
         shaper_config=shaper_config,
@@ -345,9 +339,7 @@ def spaces_of(task: TaskLike, **task_settings: Any) -> tuple[gym.Space[Any], gym
 def default_steps(task: str) -> int:
     """The default number of steps on a task: the catalogue's, or `TrainConfig`'s for any other task."""
     variant = VARIANTS.get(full_id(task))
-    if variant is None:
-        return TrainConfig.steps
-    return variant.steps
+    return variant.steps if variant else TrainConfig.steps
 
 
 def _agent_name(config: Any) -> str:

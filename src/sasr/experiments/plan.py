@@ -284,9 +284,9 @@ class Method:
         agent, agent_config = self.agent, None
         if self.agent_settings:
             observation_space, action_space = _spaces_of(task, **task_settings)
-            agent, kind = agent_named(agent, action_space)
-            known = typed_settings("agent", [kind.config], self.agent_settings)
-            agent_config = kind.settings_for(observation_space, **known)
+            agent, entry = agent_named(agent, action_space)
+            known = typed_settings("agent", [entry.config], self.agent_settings)
+            agent_config = entry.settings_for(observation_space, **known)
         return TrainConfig(
             task=task,
             task_settings=task_settings,

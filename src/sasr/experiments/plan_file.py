@@ -317,10 +317,8 @@ def _suites_with(task: str) -> list[str]:
 
 def _suite_texts() -> dict[str, str]:
     """The suites by name, as TOML."""
-    texts = {}
-    for file in (resources.files("sasr.experiments") / "suites").iterdir():
-        if file.name.endswith(".toml"):
-            texts[file.name.removesuffix(".toml")] = file.read_text(encoding="utf-8")
+    files = (resources.files("sasr.experiments") / "suites").iterdir()
+    texts = {Path(file.name).stem: file.read_text("utf-8") for file in files if file.name.endswith(".toml")}
     return dict(sorted(texts.items()))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from types import TracebackType
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -46,9 +45,7 @@ class GridView:
         self.grid.on_change = self.show_change
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
         if self.live:
             self.live.stop()

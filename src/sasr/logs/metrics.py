@@ -66,7 +66,6 @@ class MetricsFile(Recorder):
         self._failed = False
         self._seeds: tuple[int, ...] = ()
         self._every = 1
-        self._next_clock = 1
         self._steps = 0
         self._last_clock = -1  # the step of the last line of the kind clock
         self._memory: PeakMemory | None = None
@@ -84,7 +83,6 @@ class MetricsFile(Recorder):
         self._seeds = trainer.config.seeds
         self._every = trainer.config.log_every
         self._steps = trainer.loop.steps
-        self._next_clock = (self._steps // self._every + 1) * self._every
         # Unbuffered, so that a killed run loses no line.
         self.file = cast(BinaryIO, self.path.open("ab", buffering=0))
         _lock(self.file, self.path)
@@ -105,9 +103,9 @@ class MetricsFile(Recorder):
 
     def turned(self, steps: int) -> None:
         """Write the time every `log_every` steps."""
+        is_due = steps // self._every != self._steps // self._every
         self._steps = steps
-        if steps >= self._next_clock:
-            self._next_clock = (steps // self._every + 1) * self._every
+        if is_due:
             self._write_clock(steps)
 
     def episodes(self, steps: int, ended: Sequence[Episode]) -> None:

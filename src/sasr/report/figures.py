@@ -36,15 +36,15 @@ def learning_curves(
         rivals: Methods whose reference curves are drawn even if they were not run.
     """
     methods = list(dict.fromkeys(method for seeds_by_method in panels.values() for method in seeds_by_method))
-    alone = _with_reference_alone(rivals, methods, panels, reference or {})
+    reference = reference or {}
+    alone = _with_reference_alone(rivals, methods, panels, reference)
     methods += alone
     figure, axes = curve_grid(len(panels))
     for (task, seeds_by_method), panel in zip(panels.items(), axes, strict=True):
-        curves = (reference or {}).get(task, {})
         end = last_step(seeds_by_method) or math.inf
         for method, seeds in seeds_by_method.items():
             draw_method(panel, seeds, style(methods.index(method)))
-        for method, curve in _reference_by_method(methods, seeds_by_method, curves).items():
+        for method, curve in _reference_by_method(methods, seeds_by_method, reference.get(task, {})).items():
             draw_reference(panel, curve.until(end), style(methods.index(method))[0])
         if not panel.lines:
             panel.text(0.5, 0.5, "not run", transform=panel.transAxes, ha="center", fontsize=9, color="#777777")
@@ -116,7 +116,7 @@ def visit_density(
 
 
 def bonus_along_feature(
-    *, steps: Sequence[int], feature: Floats, bonus: Floats, name: str, seeds: Sequence[SeedResult], stages: int = 4
+    *, steps: Sequence[int], feature: Floats, bonus: Floats, name: str, seeds: Sequence[SeedResult]
 ) -> Any:
     """SASR's bonus along one state variable, above the learning curve: the paper's Figure 4.
 
@@ -126,9 +126,9 @@ def bonus_along_feature(
         bonus: The bonus there, (K, n).
         name: Name of the state variable.
         seeds: The seeds of the learning curve.
-        stages: How many of the steps are shown, evenly spread, with the last.
     """
-    shown = [round(k) for k in np.linspace(-1, len(steps) - 1, min(stages, len(steps)) + 1)[1:]]
+    # Four of the steps, evenly spread, with the last.
+    shown = [round(k) for k in np.linspace(-1, len(steps) - 1, min(4, len(steps)) + 1)[1:]]
     figure, upper, lower = panels_over_one(len(shown))
     limits = (float(feature.min()), float(feature.max())), (float(bonus.min()), float(bonus.max()))
     for panel, moment in zip(upper, shown, strict=True):

@@ -92,7 +92,7 @@ def estimate(strata: Strata, statistic: Statistic = iqm, *, seed: int = 0, draws
     """
     groups = _checked_strata(strata)
     value = float(statistic([runs[None] for runs in groups])[0])
-    if not _repeated(groups):
+    if all(len(runs) == 1 for runs in groups):
         return Estimate(value, math.nan, math.nan)
     low, high = _ends(statistic(_drawn(groups, np.random.default_rng(seed), draws)))
     return Estimate(value, float(low), float(high))
@@ -104,15 +104,10 @@ def probability_of_improvement(ours: Strata, theirs: Strata, *, seed: int = 0, d
     >>> probability_of_improvement([[2.0, 3.0]], [[1.0, 2.0]]).value
     0.875
     """
-    first, second = _checked_strata(ours), _checked_strata(theirs)
-    if len(first) != len(second):
-        raise ValueError(f"{len(first)} tasks against {len(second)}; give both methods' runs on the same tasks")
-    value = float(_wins([runs[None] for runs in first], [runs[None] for runs in second])[0])
-    if not (_repeated(first) or _repeated(second)):
-        return Estimate(value, math.nan, math.nan)
-    rng = np.random.default_rng(seed)
-    low, high = _ends(_wins(_drawn(first, rng, draws), _drawn(second, rng, draws)))
-    return Estimate(value, float(low), float(high))
+    tasks = len(ours)
+    if tasks != len(theirs):
+        raise ValueError(f"{tasks} tasks against {len(theirs)}; give both methods' runs on the same tasks")
+    return estimate([*ours, *theirs], lambda strata: _wins(strata[:tasks], strata[tasks:]), seed=seed, draws=draws)
 
 
 def performance_profile(strata: Strata, thresholds: ArrayLike, *, seed: int = 0, draws: int = DRAWS) -> Profile:
@@ -222,10 +217,6 @@ def _wins(ours: Sequence[Scores], theirs: Sequence[Scores]) -> Scores:
 
 def _drawn(groups: Sequence[Scores], rng: np.random.Generator, draws: int) -> list[Scores]:
     return [runs[rng.integers(len(runs), size=(draws, len(runs)))] for runs in groups]
-
-
-def _repeated(groups: Sequence[Scores]) -> bool:
-    return any(len(runs) > 1 for runs in groups)
 
 
 def _ends(samples: Scores) -> Scores:

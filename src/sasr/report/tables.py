@@ -220,7 +220,9 @@ def table_by_task(
     rows = []
     for task in tasks:
         rows.append(_row(task, [statistics.get((task, method)) for method in methods], entry, highest))
-    return Table(title=title, columns=("task", *methods), rows=tuple(rows), notes=_notes(rows))
+    marks = {mark for row in rows for entry in row for mark in entry.mark}
+    notes = tuple(f"{mark} {meaning}" for mark, meaning in _MARKS.items() if mark in marks)
+    return Table(title=title, columns=("task", *methods), rows=tuple(rows), notes=notes)
 
 
 def _by_task(summary: Summary, title: str, entry: Callable[[Statistics], Entry], highest: bool = True) -> Table:
@@ -230,14 +232,8 @@ def _by_task(summary: Summary, title: str, entry: Callable[[Statistics], Entry],
 def _row(
     task: str, by_method: Sequence[Statistics | None], make_entry: Callable[[Statistics], Entry], highest: bool
 ) -> tuple[Entry, ...]:
-    entries: list[Entry] = []
-    lengths: set[int] = set()
-    for statistics in by_method:
-        if statistics is None:
-            entries.append(Entry(incomplete=True))
-        else:
-            entries.append(make_entry(statistics)._replace(incomplete=statistics.incomplete, mark=_mark(statistics)))
-            lengths.add(statistics.result.steps)
+    entries = [Entry(incomplete=True) if one is None else _marked(make_entry(one), one) for one in by_method]
+    lengths = {one.result.steps for one in by_method if one is not None}
     is_ranked = len(lengths) == 1 and not any(entry.incomplete for entry in entries)
     values = np.array([entry.value for entry in entries], np.float64)
     finite = values[np.isfinite(values)]
@@ -248,14 +244,14 @@ def _row(
         best = float(known.max() if highest else known.min())
     row = [Entry(task, mark="" if is_ranked else "°")]
     for entry in entries:
-        if entry.digits is None:
-            entry = entry._replace(digits=digits)
-        row.append(entry._replace(best=entry.value == best and math.isfinite(best)))
+        is_best = entry.value == best and math.isfinite(best)
+        row.append(entry._replace(best=is_best, digits=digits if entry.digits is None else entry.digits))
     return tuple(row)
 
 
-def _mark(statistics: Statistics) -> str:
-    return ("*" if statistics.result.gaps else "") + ("‡" if statistics.failed else "")
+def _marked(entry: Entry, statistics: Statistics) -> Entry:
+    mark = ("*" if statistics.result.gaps else "") + ("‡" if statistics.failed else "")
+    return entry._replace(incomplete=statistics.incomplete, mark=mark)
 
 
 _MARKS = {
@@ -263,11 +259,6 @@ _MARKS = {
     "*": "incomplete: seeds, steps or the final evaluation are missing.",
     "‡": "without seeds that gave NaN.",
 }
-
-
-def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
-    marks = {mark for row in rows for entry in row for mark in entry.mark}
-    return tuple(f"{mark} {meaning}" for mark, meaning in _MARKS.items() if mark in marks)
 
 
 def digits_for(size: float) -> int:
