@@ -119,15 +119,21 @@ def train(
     if not isinstance(shaper, str):
         shaper_object = shaper
         shaper, settings["shaper_config"] = _shaper_name_and_config(shaper)
-    task_object = None if isinstance(task, str) else resolve(task)
+    if isinstance(seeds, int):
+        seeds = first_seeds(seeds)
+    task_object: TaskLike | None = None
+    if not isinstance(task, str):
+        task_object = resolve(task)
     task_name = task_text(task)
+    if steps is None:
+        steps = default_steps(task_name)
     config = TrainConfig(
         task=task_name,
         agent=agent,
         shaper=shaper,
         preset=preset,
-        seeds=first_seeds(seeds) if isinstance(seeds, int) else tuple(seeds),
-        steps=default_steps(task_name) if steps is None else steps,
+        seeds=tuple(seeds),
+        steps=steps,
         device=device,
         **settings,
     )
@@ -255,10 +261,10 @@ def _train_and_draw(trainer: Trainer, folder: RunFolder, recorder: Recorders, ta
 
 def _recorder(path: Path, *, progress: bool, events: bool, track: str = "") -> Recorders:
     """The recorders of a run, metrics first: when a run is resumed, the others read them."""
-    view = ConsoleView(path) if progress else None
-    metrics = MetricsFile(path, warn=view.warn) if view else MetricsFile(path)
-    recorders: dict[str, Recorder] = {"metrics": metrics, COPY: ConfigCopy(path)}
-    if view:
+    recorders: dict[str, Recorder] = {"metrics": MetricsFile(path), COPY: ConfigCopy(path)}
+    if progress:
+        view = ConsoleView(path)
+        recorders["metrics"] = MetricsFile(path, warn=view.warn)
         recorders["console"] = view
     recorders["success_map"] = SuccessMap(path)
     recorders["states"] = VisitedStates(path)
@@ -339,7 +345,9 @@ def spaces_of(task: TaskLike, **task_settings: Any) -> tuple[gym.Space[Any], gym
 def default_steps(task: str) -> int:
     """The default number of steps on a task: the catalogue's, or `TrainConfig`'s for any other task."""
     variant = VARIANTS.get(full_id(task))
-    return variant.steps if variant else TrainConfig.steps
+    if variant is None:
+        return TrainConfig.steps
+    return variant.steps
 
 
 def _agent_name(config: Any) -> str:

@@ -241,8 +241,10 @@ def typed(value: Any, hint: Any) -> Any:
 
     A ValueError names the types that the value does not fit.
     """
-    hints = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    options = sorted(hints, key=lambda option: option is str)  # every text is a string: try that last
+    options = [hint]
+    if get_origin(hint) in (Union, UnionType):
+        options = list(get_args(hint))
+    options.sort(key=lambda option: option is str)  # every text is a string: try that last
     for option in options:
         try:
             return _as(value, option)

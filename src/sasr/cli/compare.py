@@ -97,7 +97,9 @@ class Flags:
         """The folder for the results in the store; None if they are not saved."""
         if not (self.save or self.save_stopped):
             return None
-        name = slug(self.plan.stem) if self.plan else self.suite or "compare"
+        name = self.suite or "compare"
+        if self.plan:
+            name = slug(self.plan.stem)
         return (self.results or Path("results")) / name
 
 
@@ -113,7 +115,9 @@ def compare(flags: Annotated[Flags, tyro.conf.arg(name="")], settings: RunFlags)
     )
     run_settings = {name: value for name, value in vars(settings).items() if value is not None}
     runs = changed(_plan(flags, choice).runs, **split_settings(flags.set), settings=run_settings)
-    ray = OnRay(address=flags.address, gpus=_gpus(flags)) if flags.on == "ray" else None
+    ray: OnRay | None = None
+    if flags.on == "ray":
+        ray = OnRay(address=flags.address, gpus=_gpus(flags))
     resources = Resources(
         on=flags.on,
         jobs=flags.jobs,
@@ -195,7 +199,9 @@ def _jobs(plan: Plan, share: Share, footprints: Mapping[str, Footprint], flags: 
     command, commit = command_line(), commit_here()
     jobs = []
     for run in plan.runs:
-        footprint = footprints.get(run.settings_digest)  # runs that are done have none
+        memory = 0
+        if run.settings_digest in footprints:  # runs that are done have none
+            memory = footprints[run.settings_digest].of(run)
         job = Job(
             run=run,
             out=flags.out,
@@ -207,7 +213,7 @@ def _jobs(plan: Plan, share: Share, footprints: Mapping[str, Footprint], flags: 
             track=flags.track,
             command=command,
             commit=commit,
-            memory=footprint.of(run) if footprint else 0,
+            memory=memory,
         )
         jobs.append(job)
     return jobs

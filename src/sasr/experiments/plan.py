@@ -262,7 +262,9 @@ class Method:
         for name in self.settings:
             if name not in SETTINGS:
                 raise SettingError("", name, str(unknown_name("setting", name, SETTINGS)))
-        agents = ("sac", "sac_discrete") if self.agent == "auto" else (agent_named(self.agent)[0],)
+        agents = ["sac", "sac_discrete"]
+        if self.agent != "auto":
+            agents = [agent_named(self.agent)[0]]
         agent_classes = [AGENTS[agent].config for agent in agents]
         self._set("agent_settings", typed_settings("agent", agent_classes, self.agent_settings))
         self._set("settings", typed_settings("", [TrainConfig], self.settings))
@@ -344,7 +346,8 @@ def json_text(value: Any, *, sort_keys: bool = False) -> str:
     """JSON in which a schedule is a list START, END, STEPS; without STEPS where it is as long as the run."""
 
     def as_list(schedule: LinearSchedule) -> list[float]:
-        length = [] if schedule.steps == WHOLE_RUN else [schedule.steps]
-        return [schedule.start, schedule.end, *length]
+        if schedule.steps == WHOLE_RUN:
+            return [schedule.start, schedule.end]
+        return [schedule.start, schedule.end, schedule.steps]
 
     return json.dumps(value, sort_keys=sort_keys, default=as_list)

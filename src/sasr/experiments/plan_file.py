@@ -150,7 +150,9 @@ class _Reader:
             common["methods"] = list(self.methods)
         grids: list[tuple[Place, dict[str, Any]]] = []
         for number, table in enumerate(tables):
-            at = ("grids", str(number)) if table else ()
+            at: Place = ()
+            if table:
+                at = ("grids", str(number))
             self._check_names(table, _GRID, "key of a grid", *at)
             table = {**common, **table}
             for name in ("tasks", "methods"):

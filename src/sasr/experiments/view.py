@@ -116,10 +116,16 @@ def _row(status: Status, *, bar_width: int) -> list[Text]:
     if status.state != "waiting" or status.job.folder.exists():
         progress = progress_of(status.job)
         steps = f"{progress.step:,} / {run.steps:,}"
-    share = 1.0 if status.state == "done" else min(1.0, progress.step / run.steps)
+    share = min(1.0, progress.step / run.steps)
+    if status.state == "done":
+        share = 1.0
     full = int(share * bar_width)
     bar = "█" * full + "░" * (bar_width - full)
-    seeds = str(len(run.seeds)) if len(run.seeds) > 1 else f"#{run.seeds[0]}"
+    seeds, time_taken = str(len(run.seeds)), ""
+    if len(run.seeds) == 1:
+        seeds = f"#{run.seeds[0]}"
+    if status.seconds:
+        time_taken = span(status.seconds)
     return [
         Text(run.task, no_wrap=True, overflow="ellipsis"),
         Text(run.method.name, no_wrap=True, overflow="ellipsis"),
@@ -127,7 +133,7 @@ def _row(status: Status, *, bar_width: int) -> list[Text]:
         Text(f"{status.state:<8}{bar}", _STYLE[status.state]),
         Text(steps),
         Text(_result(status)),
-        Text(span(status.seconds) if status.seconds else ""),
+        Text(time_taken),
     ]
 
 

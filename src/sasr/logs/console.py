@@ -62,7 +62,9 @@ class ConsoleView(Recorder):
             self._add_past(read_metrics(self.folder, "episode", "evaluation"))
         self.times: deque[tuple[float, int]] = deque([(time.monotonic(), self.steps)])
         self.drawn = time.monotonic()
-        seeds = f"{self.seeds} seeds" if self.seeds > 1 else f"seed {config.seeds[0]}"
+        seeds = f"seed {config.seeds[0]}"
+        if self.seeds > 1:
+            seeds = f"{self.seeds} seeds"
         parts = [config.task, config.agent, f"shaper {shaper_in_words(config)}", seeds, str(trainer.device)]
         self.title = " · ".join([*parts, f"memory {memory(trainer.learner.held_bytes)}"])
         if self.console.is_terminal:
@@ -170,8 +172,9 @@ class ConsoleView(Recorder):
             table.add_row("evaluation score", spread(self.newest_score), "")
         means = self.recent.means()
         for what, name, share in _TRAINING:
-            curve = self.training_curve if name == "ep_rew_mean" else []
-            bars = sparkline(curve, width=self._curve_width)
+            bars = ""
+            if name == "ep_rew_mean":
+                bars = sparkline(self.training_curve, width=self._curve_width)
             table.add_row(f"training {what}", spread(means[name], share=share), bars)
         for name, values in sorted(self.newest.items()):
             table.add_row(Text(name, style="dim"), spread(values), "")
@@ -204,7 +207,9 @@ class ConsoleView(Recorder):
         left = f"{clock((self.total - self.steps) / rate)} left"
         if steps_then < self.burn_in:
             left = f"at least {left}"
-        return [pace, left, *(["burn-in"] if self.steps < self.burn_in else [])]
+        if self.steps < self.burn_in:
+            return [pace, left, "burn-in"]
+        return [pace, left]
 
     def _add_past(self, events: list[Event]) -> None:
         for event in events:

@@ -77,7 +77,9 @@ class Recorders(Recorder):
 
     def _each(self, call: Callable[[str, Recorder], None], *, backwards: bool = False) -> None:
         names = list(self.recorders)
-        for name in reversed(names) if backwards else names:
+        if backwards:
+            names.reverse()
+        for name in names:
             try:
                 call(name, self.recorders[name])
             except Exception as error:

@@ -163,7 +163,9 @@ def _damage(facts: Any) -> str:
 def _restored(file: Path, damage: str) -> dict[str, Any]:
     folder = file.parent
     saved = checkpoint.newest(folder / CHECKPOINTS)
-    facts: Any = saved.facts.get("recorder", {}).get(COPY) if saved else None
+    facts: Any = None
+    if saved is not None:
+        facts = saved.facts.get("recorder", {}).get(COPY)
     if saved is None or _damage(facts):
         error_type = ValueError if file.exists() else FileNotFoundError
         raise error_type(
@@ -228,7 +230,9 @@ def _versions() -> dict[str, str]:
 def command_line() -> str:
     """The command that started this run; a script is given without its folder, since runs are shared."""
     name = Path(sys.argv[0]).name
-    program = ["sasr"] if name in ("sasr", "__main__.py") else ["python", name]
+    program = ["python", name]
+    if name in ("sasr", "__main__.py"):
+        program = ["sasr"]
     return shlex.join([*program, *sys.argv[1:]])
 
 
@@ -254,7 +258,9 @@ def _git(*words: str) -> str:
 
 def _machine(device: torch.device) -> dict[str, Any]:
     """The hardware; no names of hosts or users, since runs are shared."""
-    device_name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+    device_name = str(device)
+    if device.type == "cuda":
+        device_name = torch.cuda.get_device_name(device)
     return {"system": platform.system(), "processor": processor(), "cores": cores(), "device": device_name}
 
 
@@ -311,7 +317,9 @@ def space_from_json(data: Mapping[str, Any]) -> spaces.Space[Any]:
 def _bound_to_json(bound: NDArray[Any]) -> Any:
     """A list of numbers, or one number if all are equal; infinities are text, since JSON lacks them."""
     flat = [value if np.isfinite(value) else str(value) for value in bound.ravel().tolist()]
-    return flat[0] if len(set(flat)) == 1 else flat
+    if len(set(flat)) == 1:
+        return flat[0]
+    return flat
 
 
 def _bound_from_json(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

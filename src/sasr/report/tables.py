@@ -244,13 +244,18 @@ def _row(
         best = float(known.max() if highest else known.min())
     row = [Entry(task, mark="" if is_ranked else "°")]
     for entry in entries:
-        is_best = entry.value == best and math.isfinite(best)
-        row.append(entry._replace(best=is_best, digits=digits if entry.digits is None else entry.digits))
+        if entry.digits is None:
+            entry = entry._replace(digits=digits)
+        row.append(entry._replace(best=entry.value == best and math.isfinite(best)))
     return tuple(row)
 
 
 def _marked(entry: Entry, statistics: Statistics) -> Entry:
-    mark = ("*" if statistics.result.gaps else "") + ("‡" if statistics.failed else "")
+    mark = ""
+    if statistics.result.gaps:
+        mark += "*"
+    if statistics.failed:
+        mark += "‡"
     return entry._replace(incomplete=statistics.incomplete, mark=mark)
 
 
@@ -300,12 +305,16 @@ def _machines(summary: Summary, task: str) -> int:
 
 def _markdown_entry(entry: Entry) -> str:
     text = _markdown(entry.text())
-    return f"**{text}**" if entry.best else text
+    if entry.best:
+        return f"**{text}**"
+    return text
 
 
 def _latex_entry(entry: Entry) -> str:
     text = _latex(entry.text(plus_minus="\0")).replace("\0", r"$\pm$")
-    return rf"\textbf{{{text}}}" if entry.best else text
+    if entry.best:
+        return rf"\textbf{{{text}}}"
+    return text
 
 
 def _line(texts: Iterable[str]) -> str:
