@@ -70,16 +70,21 @@ def flags_of(command: str) -> dict[str, bool]:
 
 
 def words_with(command: str, flag: str, value: str, *, positional: bool) -> list[str]:
-    word = value if positional else WORDS.get(command)
-    flags = {name: given for name, given in FLAGS.get(command, {}).items() if name != flag}
-    words = [command, *([word] if word is not None else [])]
-    for name, given in flags.items():
-        words += [f"--{name}", given]
+    words = [command]
+    if positional:
+        words.append(value)
+    elif command in WORDS:
+        words.append(WORDS[command])
+    for name, usual in FLAGS.get(command, {}).items():
+        if name != flag:
+            words += [f"--{name}", usual]
     if command in ("train", "compare", "tune"):
         words += SMALL
     if command in ("train", "compare"):
         words += ["--no-tensorboard"]
-    return words if positional else [*words, f"--{flag}", value]
+    if not positional:
+        words += [f"--{flag}", value]
+    return words
 
 
 def finished_run(place: Path) -> Path:

@@ -25,8 +25,7 @@ from benchmarks.machine import figures_table, machine, save
 from sasr import Host, Transition
 from sasr.agents import Sac, SacConfig
 from sasr.settings import choose_device
-from sasr.shaping.presets import preset_config
-from sasr.shaping.registry import NONE, SHAPERS, shaper_named
+from sasr.shaping.registry import NONE, SHAPERS
 from sasr.training import OffPolicy
 
 EPISODE = 200
@@ -74,10 +73,7 @@ class Contender:
             seeds=tuple(range(settings.seeds)),
             device=device,
         )
-        entry = shaper_named(NONE if name == NOISY else name)
-        shaper = None
-        if entry is not None:
-            shaper = entry.make(config=preset_config("auto") if name == "sasr" else entry.config())
+        shaper = SHAPERS[name].make() if name in SHAPERS else None
         agent = Sac(host, SacConfig(burn_in=settings.stored, exploration="noisy" if name == NOISY else "gaussian"))
         self.learner = OffPolicy(host, agent, shaper=shaper, capacity=2 * settings.stored + 100_000)
         self.generator = torch.Generator().manual_seed(0)
@@ -87,7 +83,9 @@ class Contender:
             self.learner.learn(0)
         for _ in range(10):
             self.turn()
-        state = [*agent.state_dict().values(), *(shaper.state_dict().values() if shaper is not None else ())]
+        state = list(agent.state_dict().values())
+        if shaper is not None:
+            state += shaper.state_dict().values()
         self.bytes = sum(value.nbytes for value in state if isinstance(value, torch.Tensor))
         self.device_bytes = torch.cuda.memory_allocated() - before if device.type == "cuda" else None
 
@@ -122,7 +120,9 @@ def main(settings: Settings) -> None:
     where, console = machine(), Console()
     if not settings.compile:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
-    names = [*dict.fromkeys((NONE, "sasr", *settings.shapers, *([NOISY] if settings.noisy else [])))]
+    names = list(dict.fromkeys((NONE, "sasr", *settings.shapers)))
+    if settings.noisy:
+        names.append(NOISY)
     contenders = {name: Contender(name, settings) for name in track(names, "getting ready", console=console)}
     times: dict[str, list[float]] = {name: [] for name in names}
     for _ in track(range(settings.repeats), "timing", console=console):

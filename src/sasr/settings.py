@@ -253,14 +253,14 @@ def typed(value: Any, hint: Any) -> Any:
     raise ValueError(f"not {' or '.join(map(_in_words, options))}")
 
 
-def shown(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """A value as text for `--set`.
 
-    >>> shown((256, 256)), shown(None), shown(True)
+    >>> setting_text((256, 256)), setting_text(None), setting_text(True)
     ('256,256', 'none', 'true')
     """
     if isinstance(value, tuple):
-        return ",".join(map(shown, value))
+        return ",".join(map(setting_text, value))
     if isinstance(value, LinearSchedule):
         return f"{value.start:g},{value.end:g},{value.steps}"
     if value is None or isinstance(value, bool):
@@ -351,7 +351,7 @@ def _check_numbers(part: str, config: Any, *, infinite: bool = False, largest: f
             raise ValueError(f"{part}{name}={value} is not a finite number")
         numbers = value if isinstance(value, tuple) else (value,)
         if any(isinstance(number, int) and abs(number) > largest for number in numbers):
-            raise ValueError(f"{part}{name}={shown(value)} is too large; at most {_LARGEST:,}")
+            raise ValueError(f"{part}{name}={setting_text(value)} is too large; at most {_LARGEST:,}")
 
 
 def _scheduled(config: Any, steps: int) -> Any:

@@ -201,7 +201,7 @@ def _jobs(plan: Plan, share: Share, footprints: Mapping[str, Footprint], flags: 
     for run in plan.runs:
         memory = 0
         if run.settings_digest in footprints:  # runs that are done have none
-            memory = footprints[run.settings_digest].of(run)
+            memory = footprints[run.settings_digest].bytes_of(run)
         job = Job(
             run=run,
             out=flags.out,

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.experience.random_rollout import RandomRollout
-from sasr.settings import shown
+from sasr.settings import setting_text
 from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest, visited
 from sasr.shaping.image_diagnosis import UPDATES, ImageDiagnosis, diagnose_images, diagnoses_images
 from sasr.shaping.presets import PRESETS
@@ -151,4 +151,5 @@ def _as_flags(preset: str, shaper: SASR) -> str:
     changed = {name: value for name, value in vars(shaper.config).items() if getattr(base, name) != value}
     if changed.items() <= vars(PRESETS["auto"]).items():
         return "--preset auto"
-    return " ".join([f"--preset {preset}", *(f"--set shaper.{name}={shown(value)}" for name, value in changed.items())])
+    flags = [f"--set shaper.{name}={setting_text(value)}" for name, value in changed.items()]
+    return " ".join([f"--preset {preset}", *flags])

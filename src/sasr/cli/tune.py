@@ -20,7 +20,7 @@ from sasr.errors import need
 from sasr.experiments import Method
 from sasr.files import check_writable, read_regular
 from sasr.logs.console import spread
-from sasr.settings import TrainConfig, first_seeds, shown
+from sasr.settings import TrainConfig, first_seeds, setting_text
 from sasr.terminal import Terminal
 from sasr.training.base import DivergedError
 from sasr.training.evaluate import Evaluation
@@ -182,7 +182,7 @@ class Search:
             progress.update(bar, completed=done, description="comparing on new seeds")
             tuned, default = self._on_new_seeds(best), self._on_new_seeds(self.default)
         draw(self.study, self.default, self.folder / "tune.png")
-        flags = " ".join(f"--set {name}={shown(value)}" for name, value in best.items())
+        flags = " ".join(f"--set {name}={setting_text(value)}" for name, value in best.items())
         lines = [
             f"{len(self._finished())} trials, best value {self.study.best_value:.4g}",
             f"on {len(self.base.seeds)} new seeds: tuned {spread(tuned)}, default {spread(default)}",

@@ -44,15 +44,15 @@ class Footprint(NamedTuple):
     per_step: float
     """Each step in the replay buffer."""
 
-    def of(self, run: GridRun) -> int:
+    def bytes_of(self, run: GridRun) -> int:
         """Estimated memory of a run."""
-        return math.ceil(_OVERHEAD + len(run.seeds) * self._of_a_seed(run))
+        return math.ceil(_OVERHEAD + len(run.seeds) * self._bytes_of_a_seed(run))
 
     def seeds_within(self, memory: int, run: GridRun) -> int:
         """How many seeds of a run fit into so much memory, at least one."""
-        return max(1, int((memory - _OVERHEAD) / max(1.0, self._of_a_seed(run))))
+        return max(1, int((memory - _OVERHEAD) / max(1.0, self._bytes_of_a_seed(run))))
 
-    def _of_a_seed(self, run: GridRun) -> float:
+    def _bytes_of_a_seed(self, run: GridRun) -> float:
         # Twice what is learned: gradients and what lies between layers.
         return 2 * self.learned + _EVIDENCE * self.per_step * run.config(device="cpu").steps_kept
 

@@ -93,7 +93,7 @@ class Lines:
             elif key := _KEY.match(line):
                 self.line_of_key.setdefault((*table, *_words(key[1])), number)
 
-    def of(self, *path: str, value: str | None = None) -> int:
+    def number_of(self, *path: str, value: str | None = None) -> int:
         """The line of a key, or of the nearest one around it; with a value, that value's line in its list."""
         key_line = 1
         for length in range(len(path), 0, -1):
@@ -284,7 +284,7 @@ class _Reader:
         return (name,)
 
     def _error(self, message: str, *path: str, value: str | None = None) -> ValueError:
-        return ValueError(f"{self.where}, line {self.lines.of(*path, value=value)}: {message}")
+        return ValueError(f"{self.where}, line {self.lines.number_of(*path, value=value)}: {message}")
 
 
 def _narrowed(names: Sequence[str] | None, chosen: Sequence[str] | None) -> list[str]:

@@ -43,7 +43,7 @@ class Profile(NamedTuple):
     high: Scores
 
 
-class Curve(NamedTuple):
+class MeanCurve(NamedTuple):
     """Several seeds as one curve, each (steps,)."""
 
     steps: Scores
@@ -173,17 +173,17 @@ def aligned(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[Scores, Scor
     return grid, rows
 
 
-def mean_curve(steps: Scores, values: Scores) -> Curve:
+def mean_curve(steps: Scores, values: Scores) -> MeanCurve:
     """Mean ± standard error over the seeds with a value; values (seeds, T)."""
     count = np.isfinite(values).sum(0)
     known = np.where(np.isfinite(values), values, 0.0)
     mean = np.where(count > 0, known.sum(0) / np.maximum(count, 1), np.nan)
     squares = np.where(np.isfinite(values), (values - mean) ** 2, 0.0).sum(0)
     error = np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1) / np.maximum(count, 1)), np.nan)
-    return Curve(steps, mean, mean - error, mean + error, count)
+    return MeanCurve(steps, mean, mean - error, mean + error, count)
 
 
-def iqm_curve(steps: Scores, values: Scores, *, seed: int = 0, draws: int = 500) -> Curve:
+def iqm_curve(steps: Scores, values: Scores, *, seed: int = 0, draws: int = 500) -> MeanCurve:
     """Interquartile mean at every step with pointwise bootstrap intervals over seeds; values (seeds, T)."""
     count = np.isfinite(values).sum(0)
     centre, low, high = (np.full(len(steps), np.nan) for _ in range(3))
@@ -195,7 +195,7 @@ def iqm_curve(steps: Scores, values: Scores, *, seed: int = 0, draws: int = 500)
             picks = np.random.default_rng(seed).integers(seeds, size=(draws, seeds))
             again = interquartile_mean(present[:, picks])
             low[at], high[at] = np.quantile(again, _TAILS, axis=-1)
-    return Curve(steps, centre, low, high, count)
+    return MeanCurve(steps, centre, low, high, count)
 
 
 def normalised(values: ArrayLike, low: float, high: float) -> Scores:

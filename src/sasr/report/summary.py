@@ -163,12 +163,12 @@ def _statistics(result: Result, until: int, scale: Scale, seed: int, draws: int)
     return Statistics(result, scores, mean, error, iqm, area, area_error, areas, halfway, reached)
 
 
-Strata = dict[str, NDArray[np.float64]]
+ScoresByTask = dict[str, NDArray[np.float64]]
 
 
 def _strata(
     method: str, tasks: Sequence[str], statistics: dict[tuple[str, str], Statistics], scale: dict[str, Scale]
-) -> Strata:
+) -> ScoresByTask:
     """Normalised scores of a method, by task."""
     strata = {}
     for task in tasks:
@@ -178,7 +178,7 @@ def _strata(
     return strata
 
 
-def _aggregate(method: str, strata: Strata, first: Strata, seed: int, draws: int) -> Aggregate:
+def _aggregate(method: str, strata: ScoresByTask, first: ScoresByTask, seed: int, draws: int) -> Aggregate:
     if not strata:
         return Aggregate(method, 0, 0, NOTHING, NOTHING, NOTHING, None)
     groups = list(strata.values())
