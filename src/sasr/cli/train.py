@@ -146,10 +146,10 @@ def _settings_table(name: str, part: str, config: Any, on_images: Mapping[str, A
         table.add_column(column, no_wrap=column == "name")
     meaning = meanings(type(config))
     for field in dataclasses.fields(config):
-        cells: list[str | Text] = [f"{part}.{field.name}", setting_text(getattr(config, field.name))]
+        texts: list[str | Text] = [f"{part}.{field.name}", setting_text(getattr(config, field.name))]
         if on_images:
-            cells.append(setting_text(on_images[field.name]) if field.name in on_images else "")
-        table.add_row(*cells, Text(meaning.get(field.name, "")))
+            texts.append(setting_text(on_images[field.name]) if field.name in on_images else "")
+        table.add_row(*texts, Text(meaning.get(field.name, "")))
     return table
 
 

@@ -312,7 +312,8 @@ def _suites_with(task: str) -> list[str]:
     names = []
     for name, text in _suite_texts().items():
         data = tomllib.loads(text)
-        if any(full_id(task) in map(full_id, table.get("tasks", [])) for table in (data, *data.get("grids", []))):
+        tables = (data, *data.get("grids", []))
+        if any(full_id(task) in map(full_id, table.get("tasks", [])) for table in tables):
             names.append(name)
     return names
 
