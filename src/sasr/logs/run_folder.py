@@ -139,7 +139,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         damage = "is cut off or was changed"
     if damage:
-        return _restored(file, damage)
+        facts = _restored(file, damage)
     if facts["format"] > FORMAT:
         by = facts.get("versions", {}).get("sasr", "unknown")
         raise ValueError(
