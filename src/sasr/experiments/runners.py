@@ -21,6 +21,14 @@ from sasr.experiments.plan import GridRun, Plan
 from sasr.experiments.worker import launch, outcome
 
 
+class Runner(Protocol):
+    """Carries out jobs. Every job ends as done, failed or stopped; none is dropped."""
+
+    def run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
+        """Run them; when one fails the others go on. Ctrl-C stops all of them with a checkpoint."""
+        ...
+
+
 class Inline:
     """Runs all jobs in this process, where a debugger sees everything."""
 
@@ -51,14 +59,6 @@ def _run_here(job: Job) -> tuple[State, str]:
         with job.log.open("a") as log:
             log.write(traceback.format_exc())
         return "failed", f"{type(error).__name__}: {error}"
-
-
-class Runner(Protocol):
-    """Carries out jobs. Every job ends as done, failed or stopped; none is dropped."""
-
-    def run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
-        """Run them; when one fails the others go on. Ctrl-C stops all of them with a checkpoint."""
-        ...
 
 
 Where = Literal["pool", "inline", "ray"]
