@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tyro
 
-from pages import benchmarks, table1
+from pages import benchmarks, figure5, table1
 from pages.blocks import blocks_of, rows_by_task
 from pages.comparison import promises
 from pages.store import read_store
@@ -39,6 +39,7 @@ def main(settings: Settings) -> None:
         blocks = {
             **blocks_of(store),
             **table1.blocks_of(store),
+            **figure5.blocks_of(store, ROOT / "results" / "figure5" / "states"),
             **benchmarks.blocks_of(ROOT / "benchmarks" / "results"),
         }
         if settings.check:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pages.comparison import ALL, PAPERS_RIVALS, RIVALS, comparison_table, comparisons, rivals_table
 from pages.markdown import Block, Blocks, Picture, details, digest, picture, table
-from pages.pictures import ablation, chances, changes, in_training, over_authors
+from pages.pictures import ablation, chances, changes, over_authors
 from pages.rows import (
     BASE,
     DEFAULT,
@@ -42,6 +42,8 @@ BOUND = f"{PAPERS_BASE}, time limits terminal"
 """The plain agent as the released code has it: a time limit is taken for the task's end."""
 ABLATIONS = tuple(name for name in sorted(suites(), key=lambda name: suites()[name]) if name.startswith("ablation-"))
 """In the paper's order."""
+WITH_PAPERS_AGENT = (PAPERS_BASE, "sasr-paper", "sasr-authors")
+OTHERS = "With the paper's agent, or an earlier default"
 _CURVES = "Return of evaluations, mean ± standard error over seeds."
 _BOUND_TITLE = "Plain SAC, and plain SAC that takes a time limit for the task's end"
 Seeds = Mapping[str, Mapping[str, Sequence[SeedResult]]]
@@ -86,7 +88,7 @@ def rows_by_task(store: Store) -> dict[str, list[Row]]:
 def _comparison(store: Store, rows: Mapping[str, list[Row]]) -> Makers:
     blocks: Makers = {
         "table: in short": lambda: Block(_in_short(rows)),
-        "table: final": lambda: Block(_overview(rows).to_markdown()),
+        "table: final": lambda: _overview(rows),
         "table: default against others": lambda: Block(rivals_table(rows, DEFAULT, RIVALS).to_markdown()),
         "table: paper's agent against others": lambda: Block(
             rivals_table(rows, PAPERS_DEFAULT, PAPERS_RIVALS).to_markdown()
@@ -99,7 +101,7 @@ def _comparison(store: Store, rows: Mapping[str, list[Row]]) -> Makers:
         threshold = store.thresholds.get(task, math.nan)
         blocks[f"picture: {task}"] = partial(_task_picture, store, task, task_rows)
         base = base_of(row.method for row in task_rows)
-        blocks[f"table: final {task}"] = partial(_method_block, task_rows, base, threshold)
+        blocks[f"table: final {task}"] = partial(_task_block, task_rows, base, threshold)
         blocks[f"sources: {task}"] = partial(_sources, [row.result for row in task_rows])
     return blocks
 
@@ -120,7 +122,22 @@ def _time_limits(rows: Mapping[str, list[Row]]) -> Block:
     return Block(comparison_table(rows, PAPERS_BASE, BOUND, title=_BOUND_TITLE).to_markdown())
 
 
-def _overview(rows: Mapping[str, list[Row]]) -> Table:
+def _with_our_agent(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """The methods of today on our agent, or on their own; and the others: the paper's agent, earlier defaults."""
+    ours = [row for row in rows if row.method in built_in_methods() and row.method not in WITH_PAPERS_AGENT]
+    return ours, [row for row in rows if row not in ours]
+
+
+def _overview(rows: Mapping[str, list[Row]]) -> Block:
+    ours: dict[str, list[Row]] = {}
+    others: dict[str, list[Row]] = {}
+    for task, task_rows in rows.items():
+        ours[task], others[task] = _with_our_agent(task_rows)
+    folded = details(OTHERS, [_final_table(others, OTHERS).to_markdown()])
+    return Block(f"{_final_table(ours, 'Final return').to_markdown()}\n{folded}")
+
+
+def _final_table(rows: Mapping[str, list[Row]], title: str) -> Table:
     lines = []
     for task, task_rows in rows.items():
         best = best_mean(task_rows)
@@ -137,7 +154,7 @@ def _overview(rows: Mapping[str, list[Row]]) -> Table:
                 )
             )
     return Table(
-        title="Final return",
+        title=title,
         columns=("task", "method", "mean ± s.e.", "IQM [95 %]", "seeds", "steps"),
         rows=tuple(lines),
         notes=marks_explained(list(chain.from_iterable(rows.values())), "the task's page says in what"),
@@ -183,15 +200,15 @@ def _rivals_picture(rows: Mapping[str, list[Row]]) -> Block:
 
 
 def _task_picture(store: Store, task: str, task_rows: Sequence[Row]) -> Block:
-    methods = {row.method: row.result.seeds for row in task_rows if any(seed.steps for seed in row.result.seeds)}
-    authors = _authors_beside(store.reference.get(task, {}), methods)
-    trained = in_training(methods)
-    data = digest("over authors", task, _drawn(methods), authors, _drawn(trained))
-    caption = "Return of evaluations" + (", beside it of training," if trained else ",")
-    caption += " mean ± standard error over seeds."
+    begun = [row for row in task_rows if any(seed.steps for seed in row.result.seeds)]
+    ours, others = ({row.method: row.result.seeds for row in rows} for rows in _with_our_agent(begun))
+    authors = _authors_beside(store.reference.get(task, {}), {**others, **ours})
+    data = digest("over authors", task, _drawn(ours), _drawn(others), authors)
+    caption = "Return of evaluations, mean ± standard error over seeds."
     if authors:
         caption += " Dashed: the authors' logged curves, returns in training, in the colour of their method."
-    return picture(Picture(f"{slug(task)}.png", data, lambda: over_authors(methods, authors, title=task)), caption)
+    drawn = Picture(f"{slug(task)}.png", data, lambda: over_authors(ours, others, authors, title=task))
+    return picture(drawn, caption)
 
 
 def _authors_beside(curves: Mapping[str, Reference], methods: Mapping[str, object]) -> dict[str, Reference]:
@@ -205,10 +222,22 @@ def _authors_beside(curves: Mapping[str, Reference], methods: Mapping[str, objec
     return beside
 
 
-def _method_block(task_rows: Sequence[Row], base: str, threshold: float = math.nan) -> Block:
-    text = method_table(task_rows, base=base, threshold=threshold).to_markdown()
-    learned = "" if math.isnan(threshold) else f"\nA seed has learned the task at a return of {threshold:g}.\n"
-    return Block(text + learned)
+def _task_block(task_rows: Sequence[Row], base: str, threshold: float) -> Block:
+    ours, others = _with_our_agent(task_rows)
+    make = partial(method_table, base=base, threshold=threshold)
+    parts = []
+    if ours:
+        parts.append(make(ours, title="With today's agent").to_markdown())
+    if not math.isnan(threshold):
+        parts.append(f"A seed has learned the task at a return of {threshold:g}.\n")
+    if others:
+        table_of_others = make(others, title=OTHERS).to_markdown()
+        parts.append(details(OTHERS, [table_of_others]) if ours else table_of_others)
+    return Block("\n".join(parts))
+
+
+def _plan_block(rows: Sequence[Row], base: str) -> Block:
+    return Block(method_table(rows, title="Over the whole run and at its end", base=base).to_markdown())
 
 
 def _sources(results: Sequence[Result]) -> Block:
@@ -229,7 +258,7 @@ def _plan(store: Store, name: str) -> Makers:
     for task in tasks:
         results = {method: result for method in names if (result := both.result(task, method))}
         task_rows = rows_of(list(results.values()), base=order[0])
-        blocks[f"table: {name} {task}"] = partial(_method_block, task_rows, order[0])
+        blocks[f"table: {name} {task}"] = partial(_plan_block, task_rows, order[0])
         blocks[f"sources: {name} {task}"] = partial(_sources, list(results.values()))
         pairs = _changes(results, order[0])
         if pairs:

@@ -20,7 +20,6 @@ from sasr.report.figures import (
     draw_reference,
     dress,
     grid,
-    last_step,
     legend,
     style,
 )
@@ -28,43 +27,39 @@ from sasr.report.read import Reference
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import Estimate
 
-LONGER = 1.5
-"""Curves of others that are so many times longer than ours get a panel of their own."""
+Curves = Mapping[str, Sequence[SeedResult]]
+"""The seeds of each method."""
 _GREY = "#999999"
 _APART: dict[str, Any] = {"color": LIGHT[0], "linewidth": 6, "alpha": 0.6, "solid_capstyle": "butt"}
 _NOT_APART: dict[str, Any] = {"color": "#777777", "linewidth": 6, "alpha": 0.35, "solid_capstyle": "butt"}
 
 
-def over_authors(methods: Mapping[str, Sequence[SeedResult]], authors: Mapping[str, Reference], *, title: str) -> Any:
-    """One task: our methods with bands over the authors' curves, dashed, up to where ours end.
+def over_authors(ours: Curves, others: Curves, authors: Mapping[str, Reference], *, title: str) -> Any:
+    """One task: methods with our agent, and beside them those with the paper's, over the authors' dashed curves.
 
-    Further panels have returns in training, which is what the authors logged, of the methods that stored them, and all
-    that the authors logged where theirs go on for much longer. Authors' curves of methods that are not ours are grey.
+    Each of our curves has its band. Authors' curves of methods that are not ours are grey.
     """
-    end = last_step(methods)
-    their_end = max((float(curve.steps[-1]) for curve in authors.values()), default=0.0)
-    panels: list[tuple[str, Mapping[str, Sequence[SeedResult]], float]] = [(title, methods, float(end))]
-    if trained := in_training(methods):
-        panels.append(("in training, as the authors'" if authors else "in training", trained, float(end)))
-    if their_end > LONGER * end:
-        panels.append(("all that the authors logged", methods, their_end))
-    figure, axes = grid(len(panels), len(panels), width=4.6, height=3.0)
-    styles = {name: style(index) for index, name in enumerate(methods)}
-    for panel, (words, drawn, last) in zip(axes, panels, strict=True):
-        for name, curve in authors.items():
-            colour = styles[name][0] if name in styles else _GREY
-            draw_reference(panel, curve.until(last), colour)
+    panels: list[tuple[str, Curves, Mapping[str, Reference]]] = []
+    if ours:
+        panels.append((f"{title}, today's agent", ours, {}))
+    if others or authors:
+        panels.append(
+            (
+                f"{title}, the paper's agent or an earlier default" if others else f"{title}, the authors' curves",
+                others,
+                authors,
+            )
+        )
+    figure, axes = grid(len(panels), len(panels), width=5.4, height=3.2)
+    styles = {name: style(index) for index, name in enumerate([*ours, *others])}
+    for panel, (words, drawn, references) in zip(axes, panels, strict=True):
+        for name, curve in references.items():
+            draw_reference(panel, curve, styles[name][0] if name in styles else _GREY)
         for name, seeds in drawn.items():
             draw_method(panel, seeds, styles[name])
         dress(panel, words)
-    legend(figure, list(methods), dashed="the authors' curves" if authors else "")
+    legend(figure, list(styles), dashed="the authors' curves" if authors else "")
     return figure
-
-
-def in_training(methods: Mapping[str, Sequence[SeedResult]]) -> dict[str, list[SeedResult]]:
-    """Curves of returns in training in place of those of evaluations, each stretch at its middle, where known."""
-    known = {name: seeds for name, seeds in methods.items() if all(seed.episodes for seed in seeds)}
-    return {name: [_trained(seed) for seed in seeds] for name, seeds in known.items()}
 
 
 def ablation(panels: Panels, reference: Mapping[str, Mapping[str, Reference]]) -> Any:
@@ -142,13 +137,6 @@ def png_data(path: Path) -> str:
 
     with Image.open(path) as picture:
         return str(picture.info.get("Data", ""))
-
-
-def _trained(seed: SeedResult) -> SeedResult:
-    middles = [(first + last) // 2 for first, last in zip((0, *seed.steps), seed.steps, strict=False)]
-    known = [index for index, count in enumerate(seed.episodes) if count]
-    steps = tuple(middles[index] for index in known)
-    return SeedResult(seed=seed.seed, steps=steps, returns=tuple(seed.trained[index] for index in known))
 
 
 def _cut(seed: SeedResult, end: int) -> SeedResult:

@@ -17,8 +17,8 @@ from sasr.report.store import Result
 from sasr.report.summary import NOTHING, Statistics, statistics_of
 from sasr.report.tables import Entry, Table, digits_for
 
-FINAL, TRAINED, AUTHORS = "final, mean ± s.e.", "in training, last tenth", "authors' curve there"
-"""Headings of columns."""
+FINAL = "final, mean ± s.e."
+"""Heading of a column."""
 DEFAULT, BASE = "sasr", "sac"
 """The method that the pages are about, and plain SAC with the same agent."""
 PAPERS_DEFAULT, PAPERS_BASE = "sasr, paper's agent", "sac-paper"
@@ -35,10 +35,8 @@ class Row(NamedTuple):
     reach: Estimate
     """Median over seeds of the steps to the task's threshold; infinite where most never got there."""
     reached: int
-    better: Estimate
-    """Chance that the final return of a seed is above that of a seed of the base."""
     better_area: Estimate
-    """The same for the area."""
+    """Chance that the area of a seed is above that of a seed of the base."""
     trained: Entry
     """Returns in training from the last point on that leaves a tenth of the steps."""
     authors: float
@@ -97,19 +95,15 @@ def _row(method: str, current: Statistics, other: Statistics | None, *, threshol
     if seeds and not math.isnan(threshold):
         steps = [stats.steps_to_threshold(seed.steps, seed.returns, threshold) for seed in seeds]
         reach, reached = median_steps(steps), int(np.isfinite(steps).sum())
-    better, better_area = NOTHING, NOTHING
+    better_area = NOTHING
     if other is not None:
         better_area = _better_area(current, other)
-        # A longer run may end higher for no other reason; areas are compared as far as both runs go.
-        if current.result.steps == other.result.steps:
-            better = chance([current.scores], [other.scores])
     return Row(
         method=method,
         statistics=current,
         area=mean_area(current.areas),
         reach=reach,
         reached=reached,
-        better=better,
         better_area=better_area,
         trained=_last_tenth(current.result, digits),
         authors=math.nan,
@@ -132,22 +126,21 @@ def base_of(methods: Iterable[str]) -> str:
     return PAPERS_BASE
 
 
-def method_table(rows: Sequence[Row], *, base: str, threshold: float = math.nan) -> Table:
+def method_table(rows: Sequence[Row], *, title: str, base: str, threshold: float = math.nan) -> Table:
     """Methods on one task with intervals; columns that nothing is known for are left out."""
     digits = rows[0].digits
     end = min((row.result.steps for row in rows if len(row.statistics.areas)), default=0)
+    ends = {row.result.steps for row in rows}
+    at_end = {f"at {end:,}": [_at_step(row, end) for row in rows]} if len(ends) > 1 else {}
     reach = {f"steps to {threshold:g}": [_reach(row) for row in rows]} if not math.isnan(threshold) else {}
     columns: dict[str, list[Entry]] = {
         "seeds": [Entry(str(len(row.statistics.scores))) for row in rows],
+        f"area to {end:,} [95 %]": [interval(row.area, digits) for row in rows],
+        f"P(area > {base})": [interval(row.better_area, 2) for row in rows],
+        **reach,
+        **at_end,
         "steps": [Entry(f"{row.result.steps:,}") for row in rows],
         FINAL: [Entry(row.statistics.mean, row.statistics.error, digits=digits) for row in rows],
-        "final, IQM [95 %]": [interval(row.statistics.iqm, digits) for row in rows],
-        f"area to {end:,} [95 %]": [interval(row.area, digits) for row in rows],
-        **reach,
-        f"P(final > {base})": [interval(row.better, 2) for row in rows],
-        f"P(area > {base})": [interval(row.better_area, 2) for row in rows],
-        TRAINED: [row.trained for row in rows],
-        AUTHORS: [Entry(row.authors, digits=digits) for row in rows],
         "paper, Table 1": [Entry(row.paper, digits=digits) for row in rows],
     }
     kept = {name: entries for name, entries in columns.items() if any(_known(entry) for entry in entries)}
@@ -155,15 +148,20 @@ def method_table(rows: Sequence[Row], *, base: str, threshold: float = math.nan)
     if FINAL in kept:
         kept[FINAL] = [entry._replace(best=entry.value == best) for entry in kept[FINAL]]
     notes = marks_explained(rows, "see below")
-    if TRAINED in kept:
-        notes += (
-            f"{TRAINED}: mean return of the episodes of training, which explore, in the last tenth of the steps.",
-        )
-    if AUTHORS in kept:
-        notes += (f"{AUTHORS}: the mean return in training that they logged when they had taken as many steps as we.",)
+    if at_end:
+        notes += (f"at {end:,}: the evaluation at that step; final: the one after all steps, of more episodes.",)
     names = [Entry(row.method, mark=marks(row.statistics)) for row in rows]
     lines = tuple(zip(names, *kept.values(), strict=True))
-    return Table(title="Final and over the whole run", columns=("method", *kept), rows=lines, notes=notes)
+    return Table(title=title, columns=("method", *kept), rows=lines, notes=notes)
+
+
+def _at_step(row: Row, step: int) -> Entry:
+    """Mean return and its error on the curves at a step, of seeds that got there."""
+    reached = [seed for seed in row.result.seeds if seed.last >= step and seed.steps]
+    if not reached:
+        return Entry()
+    returns = np.array([np.interp(step, seed.steps, seed.returns) for seed in reached])
+    return Entry(*stats.mean_and_error(returns), digits=row.digits)
 
 
 def best_mean(rows: Sequence[Row]) -> float:
@@ -195,27 +193,29 @@ def marks_explained(rows: Iterable[Row], where: str) -> tuple[str, ...]:
 
 
 def sources(results: Sequence[Result]) -> list[str]:
-    """What is missing or odd, then where results are from; results with the same text share a line."""
-    lines = []
-    remarks: dict[tuple[str, str], list[str]] = {}
+    """What is missing or odd, then where results are from.
+
+    Each remark and each command stands once, with the methods it is about. Remarks about the same methods share a line.
+    """
+    several = len({result.task for result in results}) > 1
+    remarks: dict[str, list[Result]] = {}
+    commands: dict[str, dict[str, list[Result]]] = {}
     for result in results:
-        if words := "; ".join([*result.gaps, *result.remarks]):
-            remarks.setdefault((result.task, words), []).append(f"`{result.method}`")
+        for remark in (*result.gaps, *result.remarks):
+            remarks.setdefault(remark, []).append(result)
+        origins = commands.setdefault(result.command or "command unknown", {})
+        origins.setdefault(_origin(result), []).append(result)
+    lines = []
     if remarks:
         lines += ["What is missing or odd:", ""]
-        lines += [f"- {', '.join(methods)} on {task}: {words}." for (task, words), methods in remarks.items()]
+        about: dict[str, list[str]] = {}
+        for remark, shared in remarks.items():
+            about.setdefault(_methods(shared, several), []).append(remark)
+        lines += [f"- {'; '.join(texts)} ({methods})." for methods, texts in about.items()]
         lines += ["", "Commands, machines, commits:", ""]
-    several = len({result.task for result in results}) > 1
-    origins: dict[str, list[Result]] = {}
-    for result in results:
-        origins.setdefault(_origin(result), []).append(result)
-    for origin, shared in origins.items():
-        methods = dict.fromkeys(f"`{result.method}`" for result in shared)
-        names = ", ".join(methods)
-        if several:
-            tasks = dict.fromkeys(result.task for result in shared)
-            names += " on " + ", ".join(tasks)
-        lines.append(f"- {names}: {origin}")
+    for command, origins in commands.items():
+        parts = [f"{_methods(shared, several)}: {origin}" for origin, shared in origins.items()]
+        lines.append(f"- {'; '.join(parts)}: `{command}`")
     return lines
 
 
@@ -260,17 +260,29 @@ def median_steps(steps_taken: Sequence[float], *, seed: int = 0) -> Estimate:
     return Estimate(float(middle(steps)), low, high)
 
 
+def _methods(results: Sequence[Result], with_tasks: bool) -> str:
+    """Their methods; with tasks, methods on the same tasks share them: `` `a`, `b` on Ant; `c` on Walker ``."""
+    tasks: dict[str, list[str]] = {}
+    for result in results:
+        tasks.setdefault(f"`{result.method}`", []).append(result.task)
+    if not with_tasks:
+        return ", ".join(tasks)
+    methods: dict[str, list[str]] = {}
+    for method, names in tasks.items():
+        methods.setdefault(", ".join(names), []).append(method)
+    return "; ".join(f"{', '.join(shared)} on {names}" for names, shared in methods.items())
+
+
 def _origin(result: Result) -> str:
-    """Seeds, commit, machine and command."""
-    seeds = seeds_in_words([seed.seed for seed in result.seeds]) if result.seeds else "no seed"
+    """Seeds, commit and machine."""
+    seeds = seeds_in_words(sorted(seed.seed for seed in result.seeds)) if result.seeds else "no seed"
     facts = result.machine
     device = str(facts.get("device") or facts.get("gpu") or "")
     parts = [str(facts.get("processor", "")), result.cores, "" if device == "cpu" else device]
     machine = ", ".join(part for part in parts if part) or "machine unknown"
     torch = f", torch {result.versions['torch']}" if result.versions.get("torch") else ""
-    curve = "" if result.curve_of == "evaluation" else "; the curve is of training, with exploration"
-    command = result.command or "command unknown"
-    return f"{seeds}, commit {result.commit or 'unknown'}, {machine}{torch}{curve}: `{command}`"
+    curve = "" if result.curve_of == "evaluation" else ", a curve of training with exploration"
+    return f"{seeds}, commit {result.commit or 'unknown'}, {machine}{torch}{curve}"
 
 
 def _whole_episodes(result: Result) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,9 +17,9 @@ from sasr.report import figures
 from sasr.report.read import Collection, Reference, family
 from sasr.report.seeds import SeedResult
 from sasr.report.stats import area_under_curve
-from sasr.report.store import Result
+from sasr.report.store import Result, cut_at
 from sasr.report.summary import Summary, statistics_of, summarise
-from sasr.report.tables import Entry, Table, aggregate_table, digits_for, final_entry, table_by_task
+from sasr.report.tables import Entry, Table, aggregate_table, area_entry, digits_for, final_entry, table_by_task
 
 _PAPERS_AGENT = (PAPERS_DEFAULT, "sasr-authors", PAPERS_BASE)
 """Methods with the paper's agent: measured, but no part of a row that has ours."""
@@ -32,8 +33,10 @@ class Table1:
     plan: Sequence[GridRun]
     results: Mapping[tuple[str, str], Result]
     """By task and method; seeds that the suite asks for and that were not run are missing in them."""
+    stored: Sequence[Result]
+    """What they were made of."""
     others: Sequence[Result]
-    """Of the same tasks and methods, but with the paper's agent or for other steps."""
+    """Of the same tasks and methods, but with the paper's agent or for fewer steps."""
 
     @property
     def steps(self) -> dict[str, int]:
@@ -57,17 +60,21 @@ class Table1:
 
 
 def table1_of(store: Store) -> Table1:
-    """The results of the suite that are in a store, or of another plan where they are as long."""
+    """The results of the suite that are in a store, or of another plan: as long, or the first steps of longer runs."""
     plan = read_suite(MAIN_SUITE).runs
     results: dict[tuple[str, str], Result] = {}
+    stored: list[Result] = []
     for run in plan:
         result = store.groups[MAIN_SUITE].result(run.task, run.method.name)
         if result is None:
             result = store.main.result(run.task, run.method.name)
-        if result is not None and result.steps == run.steps:
+        if result is not None and _goes_through(result, run.steps):
+            stored.append(result)
+            if result.steps > run.steps:
+                result = cut_at(result, run.steps)
             planned = tuple(sorted({*result.planned, *run.seeds}))
             results[run.task, run.method.name] = replace(result, planned=planned)
-    table1 = Table1(plan, results, ())
+    table1 = Table1(plan, _alike_at_the_end(results), stored, ())
     names = [*table1.methods, *_PAPERS_AGENT]
     others = []
     for task in table1.steps:
@@ -78,12 +85,30 @@ def table1_of(store: Store) -> Table1:
     return replace(table1, others=others)
 
 
+def _goes_through(result: Result, steps: int) -> bool:
+    """Whether a result ends at a step, or all of its seeds were evaluated there."""
+    return result.steps == steps or all(steps in seed.steps for seed in result.seeds)
+
+
+def _alike_at_the_end(results: Mapping[tuple[str, str], Result]) -> dict[tuple[str, str], Result]:
+    """The same kind of return for a whole row: the curves' last points where some have no final evaluation."""
+    unlike = {task for (task, _), result in results.items() if not all(seed.final for seed in result.seeds)}
+    alike = {}
+    for (task, method), result in results.items():
+        if task in unlike and all(seed.steps for seed in result.seeds):
+            seeds = [replace(seed, final=seed.returns[-1:], final_success=math.nan) for seed in result.seeds]
+            result = replace(result, seeds=tuple(seeds))
+        alike[task, method] = result
+    return alike
+
+
 def blocks_of(store: Store) -> Blocks:
     """The parts of the page about Table 1."""
     table1 = table1_of(store)
     paper: Mapping[str, Mapping[str, float]] = store.paper.get(MAIN_SUITE, {})
     return {
         f"table: {MAIN_SUITE}": lambda: Block(beside_paper(table1, paper).to_markdown()),
+        f"table: {MAIN_SUITE} area": lambda: Block(areas(table1).to_markdown()),
         f"table: {MAIN_SUITE} measured": lambda: Block(measured(table1, paper).to_markdown()),
         f"table: {MAIN_SUITE} over all tasks": lambda: _over_all_tasks(table1),
         f"picture: {MAIN_SUITE}": partial(_curves, table1, store.reference),
@@ -103,8 +128,18 @@ def beside_paper(table1: Table1, paper: Mapping[str, Mapping[str, float]]) -> Ta
         rows += [(name, *row[1:]), _paper_row(task, table1.methods, paper.get(task, {}))]
     extent = f"{len(table1.results)} of {len(table1.plan)} cells are measured, {len(table1.complete)} of "
     extent += f"{len(table1.steps)} rows are complete."
-    notes = (extent, *ours.notes, "Ours: mean ± standard error over seeds. Paper: the mean that its Table 1 prints.")
+    ours_is = "Ours: mean ± standard error over seeds, of a final evaluation; of the last one of the curve where runs "
+    ours_is += "were longer or stopped. Paper: the mean that its Table 1 prints."
+    notes = (extent, *ours.notes, ours_is)
     return replace(ours, rows=tuple(rows), notes=notes)
+
+
+def areas(table1: Table1) -> Table:
+    """The areas under the curves of every task with a result."""
+    results = list(table1.results.values())
+    tasks = list(dict.fromkeys(result.task for result in results))
+    statistics = statistics_of(Collection(results))
+    return table_by_task("Area under the curve of evaluations", tasks, table1.methods, statistics, area_entry)
 
 
 def measured(table1: Table1, paper: Mapping[str, Mapping[str, float]]) -> Table:
@@ -261,5 +296,5 @@ def _each(
 
 
 def _sources(table1: Table1) -> list[str]:
-    lines = sources([*table1.results.values(), *table1.others])
+    lines = sources([*table1.stored, *table1.others])
     return lines or ["Nothing is measured yet."]

@@ -24,19 +24,13 @@ from sasr.tasks.catalogue import EVERY, VARIANTS
 
 DOCS = Path(__file__).parents[1] / "docs"
 USAGE = """\
-import gymnasium as gym, numpy as np, sasr
+import gymnasium as gym, sasr
 from sasr.tasks import make, sparse
-from sasr.envs.population import Population
 
 env = gym.make("SASR/AntStand-v0")  # after `import sasr`
 env = make("AntStand")  # the same by its short name
 env = make("CartPole-v1")  # any Gymnasium id, or "module:Id"
-env = sparse(make("Pendulum-v1"), lambda env, obs, info: obs[0] > 0.99)  # your own task
-
-with Population("AntStand", seeds=range(10)) as population:  # ten seeds
-    observation = population.reset()  # (10, 1, 29): seeds, environments per seed, features
-    population.send(np.zeros((10, 1, 8), np.float32))  # ... learn while they step ...
-    step = population.receive()  # has both observation and final_observation\
+env = sparse(make("Pendulum-v1"), lambda env, obs, info: obs[0] > 0.99)  # your own task\
 """.splitlines()
 _SIZE = {"width": 240, "height": 240}
 
@@ -116,27 +110,25 @@ def section(task: Task, name: str, played: dict[str, Played]) -> list[str]:
     )
     lines = [f"## {task.name}", "", f"![{task.name}](tasks/{name})", ""]
     lines += [f"{task.family}; action: {action}. {task.note}".strip(), ""]
-    lines += ["| id | rewarded when | ends | limit | observation |", "|---|---|---|---|---|"]
+    columns = ("id", "rewarded when", "ends", "limit", "observation", "random return", "random success")
+    lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for id, variant in task.variants().items():
-        shape = "×".join(map(str, variant.observation))
-        lines.append(f"| `{id}` | {variant.success} | {variant.ends} | {variant.horizon} | {shape} |")
-    lines += ["", "| random policy | episodes | return | length | episodes with a success |", "|---|---|---|---|---|"]
-    for id in task.variants():
         random = played[id]
-        score = "" if random.score is None else f"; game score {random.score:.1f}"
-        figures = f"{random.mean:.3g} ± {random.deviation:.3g}{score} | {random.length:.0f} | {random.rewarded:.0%}"
-        lines.append(f"| `{id}` | {random.episodes} | {figures} |")
+        shape = "×".join(map(str, variant.observation))
+        score = "" if random.score is None else f"; score {random.score:.1f}"
+        rules = f"{variant.success} | {variant.ends} | {variant.horizon} | {shape}"
+        figures = f"{random.mean:.3g} ± {random.deviation:.3g}{score} | {random.rewarded:.0%}"
+        lines.append(f"| `{id}` | {rules} | {figures} |")
     return [*lines, ""]
 
 
 def overview() -> list[str]:
     """All tasks in one table."""
-    lines = ["| task | family | rewarded when | limit | observation | SASR in Table 1 |", "|---|---|---|---|---|---|"]
+    lines = ["| task | family | rewarded when | SASR in Table 1 |", "|---|---|---|---|"]
     for task in EVERY:
-        shape = "×".join(map(str, task.code.observation))
         table1 = "" if task.table1 is None else f"{task.table1:g}"
         name = f"[{task.name}](#{task.name.lower()})"
-        lines.append(f"| {name} | {task.family} | {task.code.success} | {task.code.horizon} | {shape} | {table1} |")
+        lines.append(f"| {name} | {task.family} | {task.code.success} | {table1} |")
     return lines
 
 
@@ -159,12 +151,14 @@ def header(settings: Settings) -> list[str]:
         "",
         *overview(),
         "",
-        "Returns of the random policy below are mean ± standard deviation over whole episodes, at least "
-        f"{settings.steps:,} steps per id, seed {settings.seed}.",
+        "Below, *limit* is that of an episode in steps, and *observation* the number of features.",
+        "*Random return* is that of uniform actions, mean ± standard deviation over whole episodes.",
+        "*Random success* is the share of episodes with a rewarded step.",
         "",
         "<details><summary>How these numbers were measured</summary>",
         "",
-        f"Written by `{command}` at commit {commit.stdout.strip()} on {model[0].split(':')[1].strip()}, "
+        f"At least {settings.steps:,} steps of each id, seed {settings.seed}, "
+        f"written by `{command}` at commit {commit.stdout.strip()} on {model[0].split(':')[1].strip()}, "
         f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in packages) + ".",
         "",
         "</details>",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,15 @@ PAGE = Path(__file__).parents[2] / "docs" / "stable-baselines3.md"
 
 
 def table() -> list[tuple[str, str, bool]]:
-    """Shaper, algorithm and whether they go together, for each cell of the page's table."""
+    """Shaper, algorithm and whether they go together; an entry of the page's table has several of both."""
     lines = PAGE.read_text().split("<!-- what works with what -->")[1].split("<!-- end -->")[0].strip().splitlines()
     header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    algorithms = [name.replace("-", "") for name in header[1:]]
     cells = []
-    for shaper, *marks in rows:
-        for algorithm, mark in zip(algorithms, marks, strict=True):
+    for shapers, *marks in rows:
+        for algorithms, mark in zip(header[1:], marks, strict=True):
             assert mark in ("yes", "no")
-            cells.append((shaper.strip("`"), algorithm, mark == "yes"))
+            for shaper, algorithm in product(shapers.split(", "), algorithms.split(", ")):
+                cells.append((shaper.strip("`"), algorithm.replace("-", ""), mark == "yes"))
     return cells
 
 

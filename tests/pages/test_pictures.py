@@ -76,7 +76,7 @@ def test_chances_stand_at_their_tasks_and_are_coloured_where_seeds_tell_the_two_
 def test_a_legend_of_long_names_stays_within_the_picture(grid: Collection) -> None:
     seeds = figures.panels_of(grid)["AntFar"]["sasr"]
     names = ["sasr", *(f"sac with a long name for its variant number {number}" for number in range(5))]
-    figure = pictures.over_authors(dict.fromkeys(names, seeds), {}, title="")
+    figure = pictures.over_authors(dict.fromkeys(names, seeds), {}, {}, title="")
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == names
     figure.draw_without_rendering()
@@ -108,24 +108,17 @@ def test_a_change_is_drawn_as_far_as_both_go() -> None:
     assert [line.get_ydata().tolist() for line in panel.lines] == [[3.0, 4.0]]
 
 
-def test_returns_in_training_have_a_panel_of_their_own_where_they_are_stored() -> None:
-    known = SeedResult(
-        seed=0,
-        steps=(100, 300, 500),
-        returns=(9.0, 9.0, 9.0),
-        episodes=(2, 0, 1),
-        trained=(1.0, float("nan"), 3.0),
-        lengths=(50.0, float("nan"), 50.0),
+def test_what_has_the_papers_agent_has_a_panel_of_its_own_beside_the_authors_curves() -> None:
+    seeds = [seed_result(0)]
+    curve = Reference(np.array([0.0, 1e6]), np.array([1.0, 2.0]), np.zeros(2))
+    figure = pictures.over_authors(
+        {"sasr": seeds}, {"sac-paper": seeds}, {"sac-paper": curve, "x": curve}, title="Task"
     )
-    methods = {"sasr": [seed_result(0)], "sac": [known, dataclasses.replace(known, seed=1)]}
-    assert pictures.in_training(methods).keys() == {"sac"}
-    evaluated, trained = pictures.over_authors(methods, {}, title="a task").axes
-    assert [evaluated.get_title(), trained.get_title()] == ["a task", "in training"]
-    # At the middles of stretches in which an episode ended, in the colour that sac has beside it.
-    (line,) = trained.lines
-    assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([50.0, 400.0], [1.0, 3.0])
-    assert line.get_color() == evaluated.lines[1].get_color() != evaluated.lines[0].get_color()
-    assert len(pictures.over_authors({"sasr": [seed_result(0)]}, {}, title="").axes) == 1
+    today, papers = figure.axes
+    assert (len(today.lines), len(papers.lines)) == (1, 3)
+    assert papers.lines[0].get_color() == papers.lines[2].get_color() != papers.lines[1].get_color()
+    assert len(pictures.over_authors({"sasr": seeds}, {}, {}, title="Task").axes) == 1
+    assert len(pictures.over_authors({}, {"sac-paper": seeds}, {}, title="Task").axes) == 1
 
 
 def test_the_demos_picture_has_the_run_beside_the_same_agent_alone(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 from pages.rows import at, median_steps, rows_of, sources
 from sasr.report.read import Reference
 from sasr.report.seeds import SeedResult
-from sasr.report.store import Result
 from tests.report.synthetic import make_result
 
 
@@ -55,20 +54,41 @@ def test_returns_in_training_are_those_of_the_last_tenth() -> None:
 def test_every_result_has_its_command_machine_seeds_and_commit() -> None:
     methods = [make_result("HumanKeep", method, seeds=8) for method in ("sasr", "sac")]
     same = replace(methods[1], method="rnd", command=methods[0].command)
-    lines = sources([*methods, same])
+    origin = "seeds 0–7, commit abc1234, a processor, 2 cores"
     command = "sasr compare --tasks HumanKeep --methods {} --seeds 8 --save results/"
-    assert f"- `sasr`, `rnd`: seeds 0–7, commit abc1234, a processor, 2 cores: `{command.format('sasr')}`" in lines
-    assert f"- `sac`: seeds 0–7, commit abc1234, a processor, 2 cores: `{command.format('sac')}`" in lines
+    assert sources([*methods, same]) == [
+        f"- `sasr`, `rnd`: {origin}: `{command.format('sasr')}`",
+        f"- `sac`: {origin}: `{command.format('sac')}`",
+    ]
     other = make_result("MountainCar", "explo", machine={"processor": "another", "cores": 1})
-    assert any(
-        "`explo` on MountainCar: " in line and "another, 1 core: `" in line for line in sources([*methods, other])
-    )
+    last = sources([*methods, other])[-1]
+    assert last.startswith("- `explo` on MountainCar: seeds")
+    assert "another, 1 core: `" in last
+
+
+def test_a_command_has_one_line_whatever_seeds_and_commits_it_ran_with() -> None:
+    one, other = make_result("HumanKeep", "sasr", seeds=8), make_result("HumanKeep", "sac", seeds=8)
+    other = replace(other, command=one.command, commit="def5678", seeds=other.seeds[::-1])
+    (line,) = sources([one, other])
+    assert "`sasr`: seeds 0–7, commit abc1234" in line
+    assert "; `sac`: seeds 0–7, commit def5678" in line
+
+
+def test_a_remark_stands_once_with_its_methods_and_their_tasks() -> None:
+    results = []
+    for task, method in (("HumanKeep", "sasr"), ("AntFar", "sasr"), ("HumanKeep", "sac"), ("AntFar", "sac")):
+        results.append(replace(make_result(task, method), notes=("on loan",)))
+    results.append(replace(make_result("AntFar", "rnd"), notes=("on loan", "late", "later")))
+    lines = sources(results)
+    assert lines[:2] == ["What is missing or odd:", ""]
+    assert "- on loan (`sasr`, `sac` on HumanKeep, AntFar; `rnd` on AntFar)." in lines
+    assert "- late; later (`rnd` on AntFar)." in lines
 
 
 def test_what_is_missing_stands_before_where_it_is_from() -> None:
     whole = make_result("MountainCar", "sasr", seeds=8)
     broken = (SeedResult(seed=7, steps=(0, 10_000), returns=(0.0, float("nan"))),)
-    lines = sources([Result(**{**whole.__dict__, "seeds": whole.seeds[:6] + broken})])
+    lines = sources([replace(whole, seeds=whole.seeds[:6] + broken)])
     assert lines[0] == "What is missing or odd:"
-    (line,) = (line for line in lines if "seed 6 not run" in line)
-    assert "seed 7 with values that are not finite" in line
+    assert lines[2].startswith("- seed 6 not run; ")
+    assert any("seed 7 with values that are not finite" in line for line in lines)

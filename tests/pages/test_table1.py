@@ -42,14 +42,14 @@ def test_a_complete_row_is_ranked_and_stands_above_the_papers(store: Path) -> No
     read = read_store(store)
     text = block(read, "table: table1")
     scores = np.array([np.mean(seed.final) for seed in table1_of(read).results["HumanKeep", "gfa_rfe"].seeds])
-    row = table_row(text, "HumanKeep, 100,000 steps")
+    row = table_row(text, "HumanKeep, 75,000 steps")
     assert row[r"gfa\_rfe"] == f"{scores.mean():.1f} ± {scores.std(ddof=1) / np.sqrt(5):.1f}"
     lines = text.splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith("| HumanKeep, 100,000"))
+    at = next(number for number, line in enumerate(lines) if line.startswith("| HumanKeep, 75,000"))
     assert lines[at].count("**") == 2
     assert lines[at + 1].startswith("| HumanKeep, paper | **195.8** | 2.5 |")
     assert "11 of 99 cells are measured, 1 of 9 rows are complete" in text
-    assert set(table_row(text, "RobotReach, 100,000 steps°").values()) == {"RobotReach, 100,000 steps°", "–"}
+    assert set(table_row(text, "RobotReach, 75,000 steps°").values()) == {"RobotReach, 75,000 steps°", "–"}
 
 
 @pytest.mark.parametrize("flaw", [{"leave_out": "relara"}, {"short": "relara"}, {"seeds": 4}])
@@ -57,13 +57,28 @@ def test_a_row_with_a_method_seeds_or_steps_missing_is_shown_but_not_ranked(stor
     run_row(store, "HumanKeep", **flaw)  # type: ignore[arg-type]
     read = read_store(store)
     text = block(read, "table: table1")
-    (ours,) = [line for line in text.splitlines() if line.startswith("| HumanKeep, 100,000")]
+    (ours,) = [line for line in text.splitlines() if line.startswith("| HumanKeep, 75,000")]
     assert "°" in ours
     assert "±" in ours
     assert "**" not in ours
     assert table1_of(read).complete == []
     assert "No row is complete" in block(read, "table: table1 over all tasks")
     assert blocks_of(read)["picture: table1 profiles"]().picture is None
+
+
+def test_of_longer_runs_a_row_takes_the_first_steps_and_all_of_it_the_evaluation_there(store: Path) -> None:
+    run_row(store, "HumanKeep", leave_out="rnd")
+    steps = CELLS["HumanKeep", "rnd"].steps
+    longer = make_result("HumanKeep", "rnd", seeds=5, steps=2 * steps, level=50.0)
+    points: dict[str, Any] = {"steps": (0, steps, 2 * steps), "returns": (0.0, 7.0, 50.0), "success": (0.0, 1.0, 1.0)}
+    seeds = tuple(replace(seed, **points) for seed in longer.seeds)
+    write_result(replace(longer, seeds=seeds), store / "table1")
+    read = read_store(store)
+    table1 = table1_of(read)
+    assert table1.complete == ["HumanKeep"]
+    assert table_row(block(read, "table: table1"), "HumanKeep, 75,000 steps")["rnd"] == "7.0 ± 0.0"
+    for method in METHODS:
+        assert all(seed.final == seed.returns[-1:] for seed in table1.results["HumanKeep", method].seeds)
 
 
 def test_runs_with_the_papers_agent_are_listed_and_in_no_row(store: Path) -> None:

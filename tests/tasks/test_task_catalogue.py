@@ -121,6 +121,11 @@ def test_the_command_shows_one_card_with_both_profiles(
     shown = capsys.readouterr().out
     for fact in ("SASR/HumanStand-v0", "SASR/HumanStandPaper-v0", "79.8", "376", "348", "sasr[mujoco]", "swaps"):
         assert fact in shown
+    assert "1,000,000 steps" in shown
+
+
+def test_a_run_of_the_two_cheap_tasks_takes_minutes_by_default() -> None:
+    assert {catalogue.BY_NAME[name].code.steps for name in ("MountainCar", "TwoRooms")} == {40_000, 20_000}
 
 
 def test_the_command_answers_an_unknown_name_in_one_line(

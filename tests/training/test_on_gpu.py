@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from sasr.agents import PpoConfig, SacConfig, SacDiscreteConfig
+from sasr.agents import PpoConfig, SacConfig, SacDiscreteConfig, Td3Config
 from sasr.settings import Mode
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS
@@ -122,6 +122,20 @@ def test_captured_updates_of_ppo_equal_plain_ones(task: str, shaper: str) -> Non
 def test_a_captured_run_of_ppo_is_reproducible() -> None:
     one, two = (ppo_trained("graph").learner.agent.state_dict() for _ in range(2))
     assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+@pytest.mark.parametrize(
+    ("agent", "agent_config"),
+    [
+        ("sac", TINY),
+        ("td3", Td3Config(hidden=(32, 32), burn_in=100, batch_size=32)),
+        ("ppo", PpoConfig(hidden=(32, 32), rollout=64)),
+    ],
+)
+def test_a_run_on_cuda_logs_and_ends(agent: str, agent_config: Any) -> None:
+    recorder, trainer = run(config_of(device="cuda", agent=agent, agent_config=agent_config))
+    assert trainer.finished
+    assert any(kind == "figures" for kind, *_ in recorder.events)
 
 
 @pytest.mark.parametrize("mode", ["eager", "graph"])

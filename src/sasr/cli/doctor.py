@@ -117,7 +117,7 @@ def _image_table(task: str, preset: str, rollout: RandomRollout, diagnosis: Imag
 
 def _table(title: str, rows: Sequence[tuple[str, str, str]], rollout: RandomRollout) -> Table:
     table = Table(title=Text(title), title_justify="left")
-    table.add_column("figure")
+    table.add_column("metric")
     table.add_column("value", justify="right")
     table.add_column("good", justify="right")
     rewarded = ("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")

@@ -44,10 +44,10 @@ def missing_extra(task: Task) -> str | None:
 def table() -> RenderableType:
     """All tasks, one a line, and how to install missing dependencies."""
     shown = Table(
-        title="Tasks (steps and observation: code profile / paper profile)", title_justify="left", box=box.SIMPLE
+        title="Tasks (limit and observation: code profile / paper profile)", title_justify="left", box=box.SIMPLE
     )
     shown.add_column("name", no_wrap=True)
-    shown.add_column("steps", no_wrap=True)
+    shown.add_column("limit", no_wrap=True)
     shown.add_column("obs", no_wrap=True)
     shown.add_column("rewarded when")
     shown.add_column("Table 1", justify="right")
@@ -92,6 +92,7 @@ def card(name: str) -> RenderableType:
             ("rewarded when", variant.success),
             ("ends", variant.ends),
             ("limit", f"{variant.horizon} steps"),
+            ("run", f"{variant.steps:,} steps, unless --steps gives another number"),
             ("observation", _size(variant.observation)),
         ]
     for label, fact in lines:

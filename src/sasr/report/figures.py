@@ -105,13 +105,15 @@ def visit_density(
             panel = panels[row * periods + period]
             image = panel.pcolormesh(x, y, density[period], vmin=0.0, vmax=top, cmap="magma", rasterized=True)
             panel.tick_params(labelsize=7)
+            if len(shown) > 1:
+                panel.label_outer()
             if row == 0:
                 panel.set_title(f"{short_steps(steps[period])} – {short_steps(steps[period + 1])} steps", fontsize=8)
             if period == 0 and len(shown) > 1:
                 panel.set_ylabel(method, fontsize=9)
     figure.supxlabel(axes[0], fontsize=8)
     figure.supylabel(axes[1], fontsize=8)
-    figure.colorbar(image, ax=list(panels), label="log(1 + density)")
+    figure.colorbar(image, ax=list(panels), label="log(1 + density)", aspect=20 * len(panels) // columns, pad=0.01)
     return figure
 
 

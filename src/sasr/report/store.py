@@ -196,7 +196,11 @@ def cut_short(result: Result) -> Result | None:
     shared = set.intersection(*steps_by_seed)
     if not shared:
         return None
-    end = max(shared)
+    return cut_at(result, max(shared), note=" that were stopped")
+
+
+def cut_at(result: Result, end: int, *, note: str = "") -> Result:
+    """The curves up to a step that every seed has, without the final evaluation after it."""
     seeds = []
     for seed in result.seeds:
         points = seed.steps.index(end) + 1
@@ -204,8 +208,8 @@ def cut_short(result: Result) -> Result | None:
         for name in ("steps", *BY_POINT):
             changes[name] = getattr(seed, name)[:points]
         seeds.append(replace(seed, **changes))
-    note = f"the first {end:,} steps of runs of {result.steps:,} that were stopped"
-    return replace(result, steps=end, seeds=tuple(seeds), notes=(*result.notes, note))
+    cut = f"the first {end:,} steps of runs of {result.steps:,}{note}"
+    return replace(result, steps=end, seeds=tuple(seeds), notes=(*result.notes, cut))
 
 
 class Problem(NamedTuple):

@@ -37,7 +37,7 @@ class Variant:
     kwargs: dict[str, Any] = field(default_factory=dict)
     """Arguments of the entry point."""
     steps: int = 1_000_000
-    """Default environment steps of a run: the paper's, except on MountainCar."""
+    """Default environment steps of a run: the paper's, except on MountainCar and our own tasks."""
     axes: tuple[str, ...] = ()
     """Names of the observation's entries, for pictures."""
 
@@ -274,6 +274,7 @@ OURS: tuple[Task, ...] = (
             observation=(2,),
             success="the point is ≤ 0.1 from the goal",
             ends="success",
+            steps=20_000,
         ),
         note="Our own task, which tests exploration alone in a few minutes: does a method find the other room?",
     ),
