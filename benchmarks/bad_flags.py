@@ -5,8 +5,8 @@ python -m benchmarks.bad_flags --label NAME   writes benchmarks/results/bad_flag
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-import json
 import shutil
 import tempfile
 from dataclasses import asdict, dataclass, is_dataclass
@@ -19,17 +19,7 @@ import tyro
 from rich.console import Console
 
 import sasr
-from benchmarks.caught import (
-    Outcome,
-    call,
-    count,
-    in_a_fork,
-    inside,
-    nothing_left,
-    side_by_side,
-    table_of,
-    unfinished_files,
-)
+from benchmarks.caught import Outcome, call, count, in_a_fork, nothing_left, side_by_side, table_of, unfinished_files
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.cli import COMMANDS
@@ -80,16 +70,21 @@ def flags_of(command: str) -> dict[str, bool]:
 
 
 def words_with(command: str, flag: str, value: str, *, positional: bool) -> list[str]:
-    word = value if positional else WORDS.get(command)
-    flags = {name: given for name, given in FLAGS.get(command, {}).items() if name != flag}
-    words = [command, *([word] if word is not None else [])]
-    for name, given in flags.items():
-        words += [f"--{name}", given]
+    words = [command]
+    if positional:
+        words.append(value)
+    elif command in WORDS:
+        words.append(WORDS[command])
+    for name, usual in FLAGS.get(command, {}).items():
+        if name != flag:
+            words += [f"--{name}", usual]
     if command in ("train", "compare", "tune"):
         words += SMALL
     if command in ("train", "compare"):
         words += ["--no-tensorboard"]
-    return words if positional else [*words, f"--{flag}", value]
+    if not positional:
+        words += [f"--{flag}", value]
+    return words
 
 
 def finished_run(place: Path) -> Path:
@@ -104,16 +99,12 @@ def run_command(words: list[str], limit: int, run: Path) -> tuple[Outcome | None
     And how many files it left unfinished.
     """
 
-    def work() -> bytes:
-        with tempfile.TemporaryDirectory() as name, inside(Path(name)):
+    def work() -> tuple[Outcome, int]:
+        with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
             shutil.copytree(run, "run")
-            return json.dumps([call(words, limit=limit), unfinished_files(Path(name))]).encode()
+            return call(words, limit=limit), unfinished_files(Path(name))
 
-    answer = in_a_fork(work, limit=limit + 10)
-    if answer is None:
-        return None, 0
-    outcome, unfinished = json.loads(answer)
-    return Outcome(*outcome), unfinished
+    return in_a_fork(work, limit=limit + 10) or (None, 0)
 
 
 class Case(NamedTuple):
@@ -132,8 +123,7 @@ def main(settings: Settings) -> None:
     for command in COMMANDS:
         for flag, positional in flags_of(command).items():
             for value in BAD:
-                words = words_with(command, flag, value, positional=positional)
-                cases.append(Case(command, flag, value, words))
+                cases.append(Case(command, flag, value, words_with(command, flag, value, positional=positional)))
     with tempfile.TemporaryDirectory() as name, nothing_left(left):
         run = finished_run(Path(name))
         for command in COMMANDS:

@@ -67,11 +67,11 @@ def count(outcomes: Sequence[Outcome]) -> dict[str, int]:
 
 
 def table_of(counts: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A row of counts for each command."""
-    columns = next(iter(counts.values()))
-    table = Table("command", *columns)
+    """A row of counts for each command, case or attack."""
+    columns = list(dict.fromkeys(name for row in counts.values() for name in row))
+    table = Table("", *(name.replace("_", " ") for name in columns))
     for command, row in counts.items():
-        table.add_row(command, *map(str, row.values()))
+        table.add_row(command, *(str(row.get(name, 0)) for name in columns))
     return table
 
 
@@ -105,50 +105,29 @@ def call(words: Sequence[str], *, limit: int) -> Outcome:
     return Outcome(code, time.perf_counter() - start, out.getvalue(), escaped)
 
 
-@contextlib.contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    """Go into a folder and come back."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
+def in_a_fork(work: Callable[[], T], *, limit: float) -> T | None:
+    """What `work()` returns in a process of its own; None where it did not end in time or was killed."""
+    fork = multiprocessing.get_context("fork")
+    reader, writer = fork.Pipe(duplex=False)
 
-
-def in_a_fork(work: Any, *, limit: float) -> bytes | None:
-    """What `work()` returns (bytes) in a process of its own; None where it did not end in time or was killed."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
+    def child() -> None:
         os.setsid()
-        code = 1
         try:
-            with os.fdopen(writer, "wb") as pipe:
-                pipe.write(work())
-            code = 0
+            writer.send(work())
         finally:
-            os._exit(code)
-    os.close(writer)
-    os.set_blocking(reader, False)
-    answer, deadline = b"", time.monotonic() + limit
-    try:
-        while time.monotonic() < deadline:
-            try:
-                part = os.read(reader, 2**20)
-            except BlockingIOError:
-                time.sleep(0.005)
-                continue
-            if not part:  # what it left running stays, to be counted
-                return answer if os.waitpid(child, 0)[1] == 0 else None
-            answer += part
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        return None
-    finally:
-        os.close(reader)
+            os._exit(0)  # what it left running stays, to be counted
+
+    process = fork.Process(target=child)
+    process.start()
+    writer.close()
+    answer: T | None = None
+    if reader.poll(limit):
+        with contextlib.suppress(EOFError):
+            answer = reader.recv()
+    elif process.pid:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.join()
+    return answer
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T], jobs: int) -> list[R]:
@@ -164,11 +143,11 @@ def nothing_left(figures: dict[str, Any]) -> Iterator[None]:
     name, value = "SASR_ATTACK", uuid.uuid4().hex
     os.environ[name] = value
     shared = Path("/dev/shm")
-    before = set(shared.iterdir()) if shared.exists() else set()
+    before = set(shared.glob("*"))
     yield
     time.sleep(2.0)  # workers look once a second whether their run is there
     figures["processes_left"] = len(marked(f"{name}={value}"))
-    figures["segments_left"] = len((set(shared.iterdir()) if shared.exists() else set()) - before)
+    figures["segments_left"] = len(set(shared.glob("*")) - before)
 
 
 def marked(mark: str) -> list[int]:

@@ -20,14 +20,12 @@ import torch
 import tyro
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
-from benchmarks.machine import machine, save
+from benchmarks.machine import figures_table, machine, save
 from sasr import Host, Transition
 from sasr.agents import Sac, SacConfig
 from sasr.settings import choose_device
-from sasr.shaping.presets import preset_config
-from sasr.shaping.registry import NONE, SHAPERS, shaper_named
+from sasr.shaping.registry import NONE, SHAPERS
 from sasr.training import OffPolicy
 
 EPISODE = 200
@@ -75,10 +73,7 @@ class Contender:
             seeds=tuple(range(settings.seeds)),
             device=device,
         )
-        kind = shaper_named(NONE if name == NOISY else name)
-        shaper = None
-        if kind is not None:
-            shaper = kind.make(config=preset_config("auto") if name == "sasr" else kind.config())
+        shaper = SHAPERS[name].make() if name in SHAPERS else None
         agent = Sac(host, SacConfig(burn_in=settings.stored, exploration="noisy" if name == NOISY else "gaussian"))
         self.learner = OffPolicy(host, agent, shaper=shaper, capacity=2 * settings.stored + 100_000)
         self.generator = torch.Generator().manual_seed(0)
@@ -88,7 +83,9 @@ class Contender:
             self.learner.learn(0)
         for _ in range(10):
             self.turn()
-        state = [*agent.state_dict().values(), *(shaper.state_dict().values() if shaper is not None else ())]
+        state = list(agent.state_dict().values())
+        if shaper is not None:
+            state += shaper.state_dict().values()
         self.bytes = sum(value.nbytes for value in state if isinstance(value, torch.Tensor))
         self.device_bytes = torch.cuda.memory_allocated() - before if device.type == "cuda" else None
 
@@ -101,18 +98,8 @@ class Contender:
         ends = torch.full(shape, self.age % EPISODE == 0)
         no, next_obs = torch.zeros(shape, dtype=torch.bool), self._states()
         action = 2 * torch.rand(*shape, self.settings.actions, generator=self.generator) - 1
-        won = ends & (self.age % (2 * EPISODE) == 0)
-        self.learner.store(
-            Transition(
-                obs=self.obs,
-                action=action,
-                reward=won.float(),
-                next_obs=next_obs,
-                terminated=ends,
-                truncated=no,
-                success=won,
-            )
-        )
+        success = ends & (self.age % (2 * EPISODE) == 0)
+        self.learner.store(Transition(self.obs, action, success.float(), next_obs, ends, no, success=success))
         self.obs = next_obs
 
     def turn(self) -> None:
@@ -133,7 +120,9 @@ def main(settings: Settings) -> None:
     where, console = machine(), Console()
     if not settings.compile:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
-    names = [*dict.fromkeys((NONE, "sasr", *settings.shapers, *([NOISY] if settings.noisy else [])))]
+    names = list(dict.fromkeys((NONE, "sasr", *settings.shapers)))
+    if settings.noisy:
+        names.append(NOISY)
     contenders = {name: Contender(name, settings) for name in track(names, "getting ready", console=console)}
     times: dict[str, list[float]] = {name: [] for name in names}
     for _ in track(range(settings.repeats), "timing", console=console):
@@ -154,9 +143,9 @@ def main(settings: Settings) -> None:
                 "device_bytes": contender.device_bytes,
             }
         )
-    table = Table(title=f"one step and one update of {settings.seeds} seeds, {settings.device}, {where['cores']} cores")
-    for heading in ("method", "ms", "x SAC", "x SASR", "paper: time x SASR", "its state", "paper: memory x SASR"):
-        table.add_column(heading, justify="left" if heading == "method" else "right")
+    columns = ("method", "ms", "x SAC", "x SASR", "paper: time x SASR", "its state", "paper: memory x SASR")
+    title = f"one step and one update of {settings.seeds} seeds, {settings.device}, {where['cores']} cores"
+    table = figures_table(*columns, title=title)
     for row in rows:
         ours = [f"{row[key]:.2f}" for key in ("ms", "over_sac", "over_sasr")]
         paper = [str(row[key] or "") for key in ("paper_time_over_sasr", "paper_memory_over_sasr")]

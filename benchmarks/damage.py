@@ -6,6 +6,7 @@ python -m benchmarks.damage --label NAME   writes benchmarks/results/damage-NAME
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import pickle
@@ -28,17 +29,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 import sasr
-from benchmarks.caught import (
-    Outcome,
-    call,
-    count,
-    in_a_fork,
-    inside,
-    nothing_left,
-    side_by_side,
-    table_of,
-    unfinished_files,
-)
+from benchmarks.caught import Outcome, call, count, in_a_fork, nothing_left, side_by_side, table_of, unfinished_files
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
@@ -161,14 +152,13 @@ class Damage:
         path = self.rng.choice([*files_of(self.run), *(path for path in self.run.rglob("*") if path.is_dir())])
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         replacement = self.rng.choice(("pipe", "zero", "secret", "loop", "folder", "root"))
-        match replacement:
-            case "pipe":
-                os.mkfifo(path)
-            case "folder":
-                path.mkdir()
-            case _:
-                targets: dict[str, str | Path] = {"zero": "/dev/zero", "secret": self.secret, "loop": path, "root": "/"}
-                path.symlink_to(targets[replacement])
+        targets: dict[str, str | Path] = {"zero": "/dev/zero", "secret": self.secret, "loop": path, "root": "/"}
+        if replacement == "pipe":
+            os.mkfifo(path)
+        elif replacement == "folder":
+            path.mkdir()
+        else:
+            path.symlink_to(targets[replacement])
         return f"{path.name}: {replacement}"
 
     def video_of_a_secret(self) -> str:
@@ -311,32 +301,28 @@ def _places(data: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(data[key])
 
 
-KINDS: list[str] = [name for name, method in vars(Damage).items() if callable(method) and not name.startswith("_")]
-COMMANDS = {
-    "eval": ("--episodes", "1", "--workers", "0"),
-    "resume": ("--no-tensorboard",),
-    "report": (),
-}
+DAMAGES: list[str] = [name for name, method in vars(Damage).items() if callable(method) and not name.startswith("_")]
+COMMANDS = {"eval": ("--episodes", "1", "--workers", "0"), "resume": ("--no-tensorboard",), "report": ()}
 
 
 # ------------------------------------------------------------------- trials
 
 
-def outcomes_on(run: Path, settings: Settings) -> bytes:
-    """How each command ends on a copy of the run, and how many files they leave unfinished, as JSON.
+def outcomes_on(run: Path, settings: Settings) -> tuple[dict[str, Outcome], int]:
+    """How each command ends on a copy of the run, and how many files they leave unfinished.
 
     The copies lie beside a module that must not be imported.
     """
     address_space = settings.gigabytes * 2**30
     resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
     sys.path.insert(0, "")
-    outcomes = []
-    with inside(run.parent):
+    outcomes = {}
+    with contextlib.chdir(run.parent):
         for command, flags in COMMANDS.items():
             copy = run.parent / command
             shutil.copytree(run, copy, symlinks=True, copy_function=_copy, ignore_dangling_symlinks=True)
-            outcomes.append(call([command, copy.name, *flags], limit=settings.limit))
-    return json.dumps([outcomes, unfinished_files(run.parent)]).encode()
+            outcomes[command] = call([command, copy.name, *flags], limit=settings.limit)
+    return outcomes, unfinished_files(run.parent)
 
 
 def _copy(source: str, target: str) -> None:
@@ -375,23 +361,18 @@ class Trial(NamedTuple):
 def run_trial(number: int, runs: list[Path], settings: Settings, folder: Path) -> Trial:
     """Damage a copy of a run and give it to the commands."""
     rng = random.Random(settings.seed * 10**6 + number)
-    kind = KINDS[number % len(KINDS)]
+    name = DAMAGES[number % len(DAMAGES)]
     home = folder / f"{number:03d}"
     home.mkdir()
     mark, secret = home / "ran", home / "secret"
     secret.write_text(SECRET)
     (home / "their_tasks.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
     run = Path(shutil.copytree(rng.choice(runs), home / "run"))
-    change = getattr(Damage(run, rng, mark, secret), kind)()
-    answer = in_a_fork(lambda: outcomes_on(run, settings), limit=3.5 * settings.limit)
-    outcomes: dict[str, Outcome] = {}
-    unfinished = 0
-    if answer is not None:
-        ended, unfinished = json.loads(answer)
-        outcomes = {command: Outcome(*parts) for command, parts in zip(COMMANDS, ended, strict=True)}
+    change = getattr(Damage(run, rng, mark, secret), name)()
+    outcomes, unfinished = in_a_fork(lambda: outcomes_on(run, settings), limit=3.5 * settings.limit) or ({}, 0)
     page = home / "report" / "report.html"
     trial = Trial(
-        damage=f"{kind}: {change}",
+        damage=f"{name}: {change}",
         outcomes=outcomes,
         executed=mark.exists(),
         leaked=is_leaked(page, outcomes),
@@ -450,7 +431,7 @@ def main(settings: Settings) -> None:
         console.print(trial.damage, markup=False)
         for command, outcome in trial.outcomes.items():
             console.print("   ", command, outcome.code, outcome.escaped, outcome.output[-250:], markup=False)
-    result = {"settings": asdict(settings), "commands": counts, "totals": totals, "kinds": KINDS}
+    result = {"settings": asdict(settings), "commands": counts, "totals": totals, "kinds": DAMAGES}
     result["odd"] = [trial.damage for trial in odd]
     save(f"damage-{settings.label}", result, where)
 

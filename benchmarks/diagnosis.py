@@ -22,29 +22,19 @@ TASKS = ("MountainCarContinuous-v0", "Walker2d-v5", "AntStand", "RobotPush", "An
 
 
 def main(tasks: tuple[str, ...] = TASKS, steps: int = 6000, rules: tuple[str, ...] = ()) -> None:
-    judged = {rule: preset_config("auto", bandwidth=rule) for rule in rules} or PRESETS
-    console, table, rows = Console(), Table(title=f"{steps:,} steps of a random policy"), []
-    for column in (
-        "task",
-        "k",
-        "rule" if rules else "preset",
-        "h",
-        "no neighbour",
-        "neighbours",
-        "rank correlation",
-        "signal to noise",
-        "verdict",
-    ):
-        table.add_column(column)
+    configs = {rule: preset_config("auto", bandwidth=rule) for rule in rules} or PRESETS
+    console, rows = Console(), []
+    columns = ("task", "k", "rule" if rules else "preset", "h", "no neighbour", "neighbours", "rank correlation")
+    table = Table(*columns, "signal to noise", "verdict", title=f"{steps:,} steps of a random policy")
     for task in tasks:
         states = random_rollout(make(task), steps).states
-        for preset, config in judged.items():
-            found = diagnose(states, SASR(config=config))
-            rows.append({"task": task, "preset": preset, "verdict": found.verdict, **asdict(found)})
+        for name, config in configs.items():
+            result = diagnose(states, SASR(config=config))
+            rows.append({"task": task, "preset": name, "verdict": result.verdict, **asdict(result)})
             table.add_row(
-                task, str(found.features), preset, f"{found.bandwidth:.3g}", f"{found.lonely:.0%}",
-                f"{found.neighbours:,.0f}", f"{found.rank_correlation:.2f}", f"{found.signal_to_noise:.2g}",
-                found.verdict,
+                task, str(result.features), name, f"{result.bandwidth:.3g}", f"{result.lonely:.0%}",
+                f"{result.neighbours:,.0f}", f"{result.rank_correlation:.2f}", f"{result.signal_to_noise:.2g}",
+                result.verdict,
             )  # fmt: skip
     console.print(table)
     console.print(f"wrote {save('diagnosis-rules' if rules else 'diagnosis', {'steps': steps, 'rows': rows})}")

@@ -17,9 +17,8 @@ import torch
 import tyro
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
-from benchmarks.machine import RESULTS, machine, save
+from benchmarks.machine import RESULTS, figures_table, machine, save
 from sasr.agents import SacConfig
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import NONE, SHAPERS
@@ -60,7 +59,8 @@ class Settings:
 
 
 def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
-    width, kind = settings.hidden, NONE if shaper == NOISY else shaper
+    width, is_noisy = settings.hidden, shaper == NOISY
+    name = NONE if is_noisy else shaper
     agent = SacConfig(
         hidden=(width, width),
         batch_size=settings.batch_size,
@@ -68,9 +68,9 @@ def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
         temperature_lr=settings.temperature_lr,
         critic_lr=1e-3,
         actor_lr=1e-3,
-        exploration="noisy" if shaper == NOISY else "gaussian",
+        exploration="noisy" if is_noisy else "gaussian",
     )
-    known = set() if kind == NONE else {field.name for field in fields(SHAPERS[kind].config)}
+    known = set() if name == NONE else {field.name for field in fields(SHAPERS[name].config)}
     if "hidden" in known:
         options = {"hidden": (width, width)} | options
     elif "width" in known:
@@ -79,8 +79,8 @@ def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
         task="TwoRooms",
         agent="sac",
         agent_config=agent,
-        shaper=kind,
-        shaper_config=_configured(kind, options),
+        shaper=name,
+        shaper_config=_configured(name, options),
         seeds=tuple(range(settings.first_seed, settings.first_seed + settings.seeds)),
         steps=settings.steps,
         workers=0,
@@ -108,15 +108,11 @@ def train(shaper: str, settings: Settings, **options: Any) -> dict[str, Any]:
     }
 
 
-def _configured(kind: str, options: dict[str, Any]) -> Any:
+def _configured(name: str, options: dict[str, Any]) -> Any:
     """A shaper's defaults with some options changed; SASR's default is a preset, not its config's own."""
     if not options:
         return None
-    return preset_config(**options) if kind == "sasr" else SHAPERS[kind].config(**options)
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
+    return preset_config(**options) if name == "sasr" else SHAPERS[name].config(**options)
 
 
 def stored_runs(settings: Settings) -> list[dict[str, Any]]:
@@ -125,12 +121,10 @@ def stored_runs(settings: Settings) -> list[dict[str, Any]]:
     if not settings.add or not path.exists():
         return []
     figures = json.loads(path.read_text())["figures"]
-    free = ("shapers", "add", "workers")
-    ours, theirs = (
-        {k: v for k, v in each.items() if k not in free} for each in (asdict(settings), figures["settings"])
-    )
-    if ours != theirs:
-        raise ValueError(f"{path.name} has runs of {theirs}, which are not these settings; give another --label")
+    stored = figures["settings"]
+    for name, value in json.loads(json.dumps(asdict(settings))).items():
+        if name not in ("shapers", "add", "workers") and stored[name] != value:
+            raise ValueError(f"{path.name} has runs of {name}={stored[name]}, not {value}; give another --label")
     return [run for run in figures["runs"] if run["shaper"] not in settings.shapers]
 
 
@@ -138,27 +132,23 @@ def main(settings: Settings) -> None:
     where = machine()
     ours: list[dict[str, Any]] = []
     runs = stored_runs(settings)  # now, so that settings which do not fit are refused before hours of work
-    with multiprocessing.get_context("spawn").Pool(settings.workers, _one_thread) as pool:
+    with multiprocessing.get_context("spawn").Pool(settings.workers, torch.set_num_threads, (1,)) as pool:
         finished = pool.imap_unordered(functools.partial(train, settings=settings), settings.shapers)
         for run in track(finished, total=len(settings.shapers), description="training"):
             ours.append(run | {"commit": where["commit"]})
-            runs = sorted([*stored_runs(settings), *ours], key=lambda each: CONTENDERS.index(each["shaper"]))
-            said = replace(settings, shapers=tuple(each["shaper"] for each in runs))
-            path = save(f"discovery-{settings.label}", {"settings": asdict(said), "runs": runs}, where)
-    table = Table(title=f"TwoRooms, {settings.seeds} seeds, {settings.steps:,} steps of each")
-    for column in ("shaper", "found the other room", "found the goal", "first time, median step", "goals a seed"):
-        table.add_column(column, justify="left" if column == "shaper" else "right")
+            runs = sorted([*stored_runs(settings), *ours], key=lambda run: CONTENDERS.index(run["shaper"]))
+            kept = replace(settings, shapers=tuple(run["shaper"] for run in runs))
+            path = save(f"discovery-{settings.label}", {"settings": asdict(kept), "runs": runs}, where)
+    table = figures_table(
+        "shaper", "found the other room", "found the goal", "first time, median step", "goals a seed",
+        title=f"TwoRooms, {settings.seeds} seeds, {settings.steps:,} steps of each",
+    )  # fmt: skip
     for run in runs:
-        found = [step for step in run["first_goal"] if step is not None]
+        steps = [step for step in run["first_goal"] if step is not None]
         crossed = sum(step is not None for step in run["first_crossing"])
-        median = f"{np.median(found):,.0f}" if found else "never"
-        table.add_row(
-            run["shaper"],
-            f"{crossed} of {settings.seeds}",
-            f"{len(found)} of {settings.seeds}",
-            median,
-            f"{np.mean(run['goals']):.1f}",
-        )
+        median = f"{np.median(steps):,.0f}" if steps else "never"
+        shares = [f"{count} of {settings.seeds}" for count in (crossed, len(steps))]
+        table.add_row(run["shaper"], *shares, median, f"{np.mean(run['goals']):.1f}")
     console = Console()
     console.print(table)
     console.print(f"wrote {path}")

@@ -17,10 +17,9 @@ import numpy as np
 import tyro
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from rich.console import Console
-from rich.table import Table
 
 import sasr
-from benchmarks.machine import RESULTS, machine
+from benchmarks.machine import RESULTS, figures_table, machine
 from sasr.envs.population import Population
 from sasr.tasks.catalogue import full_id
 
@@ -49,11 +48,11 @@ def population(settings: Settings, workers: int | None) -> tuple[Callable[[Any],
     return lambda actions: made.step(actions[:, None]), made.close, f"sasr population, workers: {made.workers}"
 
 
-def gymnasium_vector(settings: Settings, kind: Any) -> tuple[Callable[[Any], Any], Callable[[], None], str]:
+def gymnasium_vector(settings: Settings, engine: Any) -> tuple[Callable[[Any], Any], Callable[[], None], str]:
     id = full_id(settings.task)
-    made = kind([lambda: gym.make(id)] * settings.members)
+    made = engine([lambda: gym.make(id)] * settings.members)
     made.reset(seed=0)
-    return made.step, made.close, f"gymnasium {kind.__name__}"
+    return made.step, made.close, f"gymnasium {engine.__name__}"
 
 
 def timed(step: Callable[[Any], Any], actions: Any) -> float:
@@ -82,9 +81,9 @@ def main(settings: Settings) -> None:
 
     medians = {name: statistics.median(each) for name, each in speeds.items()}
     slowest = medians["gymnasium AsyncVectorEnv"]
-    table = Table(title=f"{settings.members} x {settings.task}, {where['cores']} cores, {where['processor']}")
-    for heading in ("engine", "rounds/s (median)", "min", "max", "environment steps/s", "x AsyncVectorEnv"):
-        table.add_column(heading, justify="left" if heading == "engine" else "right")
+    columns = ("engine", "rounds/s (median)", "min", "max", "environment steps/s", "x AsyncVectorEnv")
+    title = f"{settings.members} x {settings.task}, {where['cores']} cores, {where['processor']}"
+    table = figures_table(*columns, title=title)
     for name, each in speeds.items():
         figures = (medians[name], min(each), max(each), medians[name] * settings.members)
         table.add_row(name, *(f"{figure:,.0f}" for figure in figures), f"{medians[name] / slowest:.2f}")

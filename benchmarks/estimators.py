@@ -44,9 +44,7 @@ def milliseconds(work: Callable[[], object], device: torch.device, repeats: int)
 
 
 def sums_bytes(counts: Counts) -> int:
-    return sum(
-        buffer.numel() * buffer.element_size() for name, buffer in counts.named_buffers() if "features" not in name
-    )
+    return sum(buffer.nbytes for name, buffer in counts.named_buffers() if "features" not in name)
 
 
 @torch.no_grad()
@@ -92,24 +90,14 @@ def main(
     query = torch.randn(1, batch, k, device=device)
     rows = [measure(mapping, query, size) for size in sizes]
     by_size = {row["stored"]: row for row in rows}
-    growth = {
-        kind: by_size[max(sizes)][f"{kind}_ms"] / by_size[2_000][f"{kind}_ms"]
-        for kind in ("linear", "squared")
-        if 2_000 in by_size
-    }
+    growth = {}
+    if 2_000 in by_size:
+        for form in ("linear", "squared"):
+            growth[form] = by_size[max(sizes)][f"{form}_ms"] / by_size[2_000][f"{form}_ms"]
     console = Console()
-    table = Table(title=f"both outcomes of a batch of {batch}, k = {k}, M = {features}, on {device}")
-    for column in (
-        "states per outcome",
-        "recompute, linear",
-        "kept, linear",
-        "ratio",
-        "recompute, squared",
-        "kept, squared",
-        "ratio",
-        "sums",
-    ):
-        table.add_column(column, justify="right")
+    linear, squared = ((f"recompute, {form}", f"kept, {form}", "ratio") for form in ("linear", "squared"))
+    title = f"both outcomes of a batch of {batch}, k = {k}, M = {features}, on {device}"
+    table = Table("states per outcome", *linear, *squared, "sums", title=title)
     for row in rows:
         table.add_row(
             f"{row['stored']:,}",
@@ -118,8 +106,8 @@ def main(
             f"{row['linear_bytes'] / 1e3:.0f} kB / {row['squared_bytes'] / 1e6:.1f} MB",
         )  # fmt: skip
     console.print(table)
-    for kind, ratio in growth.items():
-        console.print(f"{kind}: time at {max(sizes):,} states over time at 2,000: {ratio:.2f}")
+    for form, ratio in growth.items():
+        console.print(f"{form}: time at {max(sizes):,} states over time at 2,000: {ratio:.2f}")
     figures = {"k": k, "features": features, "batch": batch, "device": device, "rows": rows, "growth_from_2000": growth}
     console.print(f"wrote {save(f'estimators-{device}', figures)}")
 

@@ -21,14 +21,9 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from benchmarks.machine import save
 from sasr.integrations.sb3 import ShapedHerReplayBuffer
 
-SHAPERS = (
-    '"sasr"',
-    '{"reward_min": -1, "reward_max": 0, "reward_weight": 1}',
-    '{"preset": "paper"}',
-    '"rnd"',
-)
+SHAPERS = ('"sasr"', '{"reward_min": -1, "reward_max": 0, "reward_weight": 1}', '{"preset": "paper"}', '"rnd"')
 ENVIRONMENTS = 2
-OWN = "Stable-Baselines3's own buffer"
+PLAIN = "Stable-Baselines3's own buffer"
 
 
 def successes(shaper: Any, *, seed: int, steps: int) -> float:
@@ -69,12 +64,11 @@ def main(shapers: tuple[str, ...] = SHAPERS, seeds: int = 3, steps: int = 1500) 
     """
     torch.set_num_threads(1)
     rows = []
-    table = Table(title=f"Successes among the last 50 episodes of {steps:,} steps")
-    for column in ("shaper", *(f"seed {seed}" for seed in range(seeds))):
-        table.add_column(column)
+    columns = ("shaper", *(f"seed {seed}" for seed in range(seeds)))
+    table = Table(*columns, title=f"Successes among the last 50 episodes of {steps:,} steps")
     for text in ("null", *shapers):
         shares = [successes(json.loads(text), seed=seed, steps=steps) for seed in range(seeds)]
-        name = OWN if text == "null" else f"`{text}`"
+        name = PLAIN if text == "null" else f"`{text}`"
         rows.append({"shaper": name, "successes": shares})
         table.add_row(name, *(f"{share:.2f}" for share in shares))
     Console().print(table)

@@ -33,54 +33,15 @@ class Case(NamedTuple):
     environments: int = 1
 
 
+REPLAY: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128, "burn_in": 1_000, "actor_lr": 1e-3}
+PLAIN_CRITIC = {"critic_lr": 1e-3, "critic_norm": "none"}
+DISCRETE = REPLAY | PLAIN_CRITIC | {"batch_size": 64, "temperature_lr": 1e-3, "tau": 0.02}
+ON_POLICY = {"rollout": 1_024, "minibatches": 4, "lr": 1e-3, "entropy_weight": 0.01}
 CASES = {
-    "sac-paper": Case(
-        "Pendulum-v1",
-        -200.0,
-        15_000,
-        {
-            "hidden": (64, 64),
-            "batch_size": 128,
-            "burn_in": 1_000,
-            "actor_lr": 1e-3,
-            "temperature_lr": 1e-3,
-        },
-    ),
-    "td3": Case(
-        "Pendulum-v1",
-        -200.0,
-        15_000,
-        {
-            "hidden": (64, 64),
-            "batch_size": 128,
-            "burn_in": 1_000,
-            "actor_lr": 1e-3,
-            "critic_lr": 1e-3,
-            "critic_norm": "none",
-        },
-    ),
-    "sac_discrete": Case(
-        "CartPole-v1",
-        475.0,
-        40_000,
-        {
-            "hidden": (64, 64),
-            "batch_size": 64,
-            "burn_in": 1_000,
-            "actor_lr": 1e-3,
-            "critic_lr": 1e-3,
-            "temperature_lr": 1e-3,
-            "tau": 0.02,
-            "critic_norm": "none",
-        },
-    ),
-    "ppo": Case(
-        "CartPole-v1",
-        475.0,
-        60_000,
-        {"rollout": 1_024, "minibatches": 4, "lr": 1e-3, "entropy_weight": 0.01},
-        environments=8,
-    ),
+    "sac-paper": Case("Pendulum-v1", -200.0, 15_000, REPLAY | {"temperature_lr": 1e-3}),
+    "td3": Case("Pendulum-v1", -200.0, 15_000, REPLAY | PLAIN_CRITIC),
+    "sac_discrete": Case("CartPole-v1", 475.0, 40_000, DISCRETE),
+    "ppo": Case("CartPole-v1", 475.0, 60_000, ON_POLICY, environments=8),
 }
 
 
@@ -113,16 +74,9 @@ def main(seeds: int = 5, agents: tuple[str, ...] = tuple(CASES), label: str = "l
     where, console = machine(), Console()
     figures: dict[str, Any] = {}
     torch.set_num_threads(1)
-    table = Table(title=f"mean return of {EPISODES} evaluation episodes, every {EVERY:,} steps, {seeds} seeds")
-    for column in (
-        "agent",
-        "task",
-        "bar",
-        "seeds that cleared it",
-        "steps to it, by seed",
-        "return at the end, by seed",
-    ):
-        table.add_column(column)
+    columns = ("agent", "task", "bar", "seeds that cleared it", "steps to it, by seed", "return at the end, by seed")
+    title = f"mean return of {EPISODES} evaluation episodes, every {EVERY:,} steps, {seeds} seeds"
+    table = Table(*columns, title=title)
     for agent in agents:
         case, steps, curve = CASES[agent], [], []
         for at, returns in learning(agent, case, tuple(range(seeds))):

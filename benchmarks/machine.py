@@ -10,14 +10,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+from rich.table import Column, Table
+
+from sasr.envs.worker_pool import cores
+from sasr.logs.run_folder import processor
 
 RESULTS = Path(__file__).parent / "results"
 
 
 def machine() -> dict[str, object]:
     return {
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "processor": processor(),
+        "cores": cores(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "system": platform.system(),
         "python": platform.python_version(),
@@ -35,10 +39,9 @@ def save(name: str, figures: object, where: dict[str, object] | None = None) -> 
     return path
 
 
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+def figures_table(names: str, *columns: str, title: str) -> Table:
+    """A table whose first column has names, and whose others have numbers."""
+    return Table(names, *(Column(column, justify="right") for column in columns), title=title)
 
 
 def _version(package: str) -> str | None:
@@ -49,8 +52,8 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str:
-    asked = subprocess.run(
+    git = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=RESULTS.parent
     )
-    # A copy of the tree without its history can be told the commit it is a copy of.
-    return os.environ.get("SASR_COMMIT") or asked.stdout.strip() or "unknown"
+    # The variable is for a copy of the tree without its history.
+    return os.environ.get("SASR_COMMIT") or git.stdout.strip() or "unknown"

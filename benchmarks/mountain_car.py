@@ -22,12 +22,13 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from benchmarks.machine import machine, save
 from sasr import SASR
+from sasr.report.stats import mean_and_error
 
 AT = (10_000, 15_000, 20_000, 30_000)
 
 
-def run(cell: tuple[str, int, int]) -> dict[str, Any]:
-    method, seed, steps = cell
+def run(job: tuple[str, int, int]) -> dict[str, Any]:
+    method, seed, steps = job
     torch.set_num_threads(1)
     began = time.perf_counter()
     model = make_model(None if method == "none" else SASR(method), seed)
@@ -46,10 +47,10 @@ def run(cell: tuple[str, int, int]) -> dict[str, Any]:
     }
 
 
-def return_at(found: dict[str, Any], step: int) -> float:
+def return_at(run: dict[str, Any], step: int) -> float:
     """Mean return of the last five episodes that had ended by `step`."""
-    ended = np.searchsorted(found["ends"], step, side="right")
-    return float(np.mean(found["returns"][max(0, ended - 5) : ended]))
+    ended = np.searchsorted(run["ends"], step, side="right")
+    return float(np.mean(run["returns"][max(0, ended - 5) : ended]))
 
 
 def main(
@@ -60,40 +61,27 @@ def main(
     label: str = "local",
 ) -> None:
     where = machine()
-    cells = list(itertools.product(methods, range(seeds), [steps]))
+    jobs = list(itertools.product(methods, range(seeds), [steps]))
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        runs = list(track(pool.imap_unordered(run, cells), total=len(cells), description="training"))
+        runs = list(track(pool.imap_unordered(run, jobs), total=len(jobs), description="training"))
+    runs.sort(key=lambda run: (run["method"], run["seed"]))
     at = [step for step in AT if step <= steps]
-    table = Table(title=f"return ÷ 100 (mean of the last 5 episodes), mean ± standard error of {seeds} seeds")
-    for column in ("method", *(f"{step:,} steps" for step in at), "seeds that reached the goal", "seconds a run"):
-        table.add_column(column)
-    figures: dict[str, Any] = {
-        "seeds": seeds,
-        "steps": steps,
-        "methods": {},
-        "runs": sorted(runs, key=lambda r: (r["method"], r["seed"])),
-    }
+    columns = ("method", *(f"{step:,} steps" for step in at), "seeds that reached the goal", "seconds a run")
+    table = Table(*columns, title=f"return ÷ 100 (mean of the last 5 episodes), mean ± standard error of {seeds} seeds")
+    by_method = {}
     for method in methods:
         runs_of_method = [run for run in runs if run["method"] == method]
-        values = np.array([[return_at(run, step) for step in at] for run in runs_of_method])
-        mean, error = values.mean(0), np.zeros(len(at))
-        if len(values) > 1:
-            error = values.std(0, ddof=1) / np.sqrt(len(values))
+        returns = {step: mean_and_error([return_at(run, step) for run in runs_of_method]) for step in at}
         reached = sum(max(run["returns"]) > 0 for run in runs_of_method)
         seconds = float(np.median([run["seconds"] for run in runs_of_method]))
-        table.add_row(
-            method,
-            *(f"{m:.2f} ± {e:.2f}" for m, e in zip(mean, error, strict=True)),
-            f"{reached} of {seeds}",
-            f"{seconds:.0f}",
-        )
-        figures["methods"][method] = {
-            "return_at": {
-                str(s): [round(float(m), 4), round(float(e), 4)] for s, m, e in zip(at, mean, error, strict=True)
-            },
+        texts = [f"{mean:.2f} ± {error:.2f}" for mean, error in returns.values()]
+        table.add_row(method, *texts, f"{reached} of {seeds}", f"{seconds:.0f}")
+        by_method[method] = {
+            "return_at": {str(step): [round(mean, 4), round(error, 4)] for step, (mean, error) in returns.items()},
             "reached": reached,
             "median_seconds": seconds,
         }
+    figures = {"seeds": seeds, "steps": steps, "methods": by_method, "runs": runs}
     console = Console()
     console.print(table)
     console.print(f"wrote {save(f'mountain_car-{label}', figures, where)}")

@@ -22,16 +22,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-import matplotlib.figure  # noqa: F401  imported here, because every life is a fork of this process
+import matplotlib.figure  # noqa: F401  imported here, because every run is a fork of this process
 import numpy as np
 import torch
 import torch.utils.tensorboard
 import tyro
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
-from benchmarks.caught import nothing_left
+from benchmarks.caught import nothing_left, table_of
 from benchmarks.machine import machine, save
 from sasr.agents import SacConfig
 from sasr.agents.ppo import PpoConfig
@@ -75,31 +74,25 @@ class Kills:
     label: str = ""
     """Ends the name of the result file; say which machine. Without one nothing is written."""
     number: int = 50
+    """Kills, crashes or pairs of signals."""
     steps: int = 400
     """Steps of a run; one that ends before there were enough kills is followed by another."""
     seed: int = 0
 
 
 @dataclass(frozen=True)
-class CrashPoints:
+class CrashPoints(Kills):
     """Kill a run at events of its file system: before it opens, syncs, renames or removes, or amid a write."""
 
-    label: str = ""
-    """Ends the name of the result file; say which machine. Without one nothing is written."""
     number: int = 100
     steps: int = 45
-    seed: int = 0
 
 
 @dataclass(frozen=True)
-class Signals:
+class Signals(Kills):
     """Send pairs of signals while a checkpoint is written."""
 
-    label: str = ""
-    """Ends the name of the result file; say which machine. Without one nothing is written."""
     number: int = 20
-    steps: int = 400
-    seed: int = 0
 
 
 def config_of(case: str, steps: int, **changes: Any) -> TrainConfig:
@@ -118,11 +111,11 @@ def config_of(case: str, steps: int, **changes: Any) -> TrainConfig:
     )
 
 
-# ---------------------------------------------------------------------- lives
+# --------------------------------------------------------------- processes
 
 
-def live(folder: Path, config: TrainConfig) -> None:
-    """Start a run, or go on with it, as somebody would who wants it to end."""
+def train_or_resume(folder: Path, config: TrainConfig) -> None:
+    """Start a run, or continue it where it is."""
     if not (folder / "config.json").exists():
         start(config, out=folder)
     elif Run(folder).finished:
@@ -131,8 +124,8 @@ def live(folder: Path, config: TrainConfig) -> None:
         resume(folder, progress=False, start_over=newest(folder / CHECKPOINTS) is None)
 
 
-def begin_life(folder: Path, config: TrainConfig, prepare: Callable[[], None] = lambda: None) -> int:
-    """A life in a process of its own; its id. What it says goes into a log beside the folder."""
+def start_process(folder: Path, config: TrainConfig, prepare: Callable[[], None] = lambda: None) -> int:
+    """Train in a forked process, with its output in a log beside the folder; returns its id."""
     sys.stdout.flush()
     child = os.fork()
     if child:
@@ -144,7 +137,7 @@ def begin_life(folder: Path, config: TrainConfig, prepare: Callable[[], None] = 
         os.dup2(log, 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         prepare()
-        live(folder, config)
+        train_or_resume(folder, config)
         code = 0
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -152,15 +145,15 @@ def begin_life(folder: Path, config: TrainConfig, prepare: Callable[[], None] = 
         os._exit(code)
 
 
-def end_of(child: int) -> int:
-    """How a life ended: its exit code, or minus the signal that ended it."""
+def exit_code(child: int) -> int:
+    """The exit code of a process, or minus the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def whole_life(folder: Path, config: TrainConfig) -> float:
-    """Live to the end; how many seconds that took."""
+def run_to_end(folder: Path, config: TrainConfig) -> float:
+    """Train to the end in a process; returns the seconds that took."""
     began = time.perf_counter()
-    code = end_of(begin_life(folder, config))
+    code = exit_code(start_process(folder, config))
     if code != 0:
         raise SystemExit(f"{folder} ended with {code}:\n{folder.with_suffix('.log').read_text()}")
     return time.perf_counter() - began
@@ -174,8 +167,8 @@ def outcome(folder: Path) -> dict[str, Any]:
     return {"history": read_metrics(folder, *HISTORY), "files": files, "steps": last.facts["steps"]}
 
 
-def half_files(folder: Path) -> list[str]:
-    """What was begun in a run's folder and neither finished nor removed."""
+def partial_files(folder: Path) -> list[str]:
+    """Files and folders of a run that were begun and neither finished nor removed."""
     kept = [path for path in (folder / CHECKPOINTS).iterdir() if path.suffix]
     return [str(path.relative_to(folder)) for path in (*leftovers(folder), *kept)]
 
@@ -190,7 +183,7 @@ def kill_often(settings: Kills, place: Path) -> dict[str, Any]:
     expected, seconds = {}, {}
     for case in CASES:
         folder = place / f"whole-{case}"
-        seconds[case] = whole_life(folder, config_of(case, settings.steps, checkpoint_minutes=0.0))
+        seconds[case] = run_to_end(folder, config_of(case, settings.steps, checkpoint_minutes=0.0))
         expected[case] = outcome(folder)
     share = -(-settings.number // (2 * len(CASES)))  # of a run, so that every case has its part of the kills
     for number, case in enumerate(itertools.cycle(CASES)):
@@ -198,29 +191,26 @@ def kill_often(settings: Kills, place: Path) -> dict[str, Any]:
         left = settings.number - sum(each["kills"] for each in counts.values())
         if left <= 0:
             break
-        _until_it_ends(folder, case, settings, seconds[case], rng, count, min(left, share))
+        _kill_until_done(folder, config_of(case, settings.steps), seconds[case], rng, count, min(left, share))
         count["runs"] += 1
         count["equal"] += outcome(folder) == expected[case]
-        count["partial_files_left"] += len(half_files(folder))
+        count["partial_files_left"] += len(partial_files(folder))
     return {"cases": {case: dict(count) for case, count in counts.items()}}
 
 
-def _until_it_ends(
-    folder: Path, case: str, settings: Kills, seconds: float, rng: np.random.Generator, count: Counter[str], most: int
+def _kill_until_done(
+    folder: Path, config: TrainConfig, seconds: float, rng: np.random.Generator, count: Counter[str], most: int
 ) -> None:
-    config = config_of(case, settings.steps)
-    lives = 0
-    while True:
-        lives += 1
-        child = begin_life(folder, config)
-        if lives <= most:
+    for attempt in itertools.count(start=1):
+        child = start_process(folder, config)
+        if attempt <= most:
             time.sleep(rng.uniform(0.0, seconds))
             os.kill(child, signal.SIGKILL)
-        code = end_of(child)
+        code = exit_code(child)
         if code == 0:
             return
         if code != -signal.SIGKILL:
-            raise SystemExit(f"a life ended with {code}:\n{folder.with_suffix('.log').read_text()}")
+            raise SystemExit(f"a process ended with {code}:\n{folder.with_suffix('.log').read_text()}")
         count["kills"] += 1
         problems = _problems(folder / CHECKPOINTS)
         count["kills_while_writing"] += any(path.suffix == ".partial" for path in problems)
@@ -270,11 +260,11 @@ class Crash:
         if writes and (path.startswith(self.folder) or not path.startswith("/")):  # rmtree names files relatively
             self.event(name.removeprefix("os."))
 
-    def event(self, kind: str, last_act: Callable[[], None] = lambda: None) -> None:
+    def event(self, name: str, last_act: Callable[[], None] = lambda: None) -> None:
         """Something is about to happen."""
         self.count += 1
         if self.log >= 0:
-            os.write(self.log, f"{kind}\n".encode())
+            os.write(self.log, f"{name}\n".encode())
         if self.count == self.at:
             last_act()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -307,30 +297,30 @@ class Torn:
 
 
 def crash_everywhere(settings: CrashPoints, place: Path) -> dict[str, Any]:
-    """Kill a run at one event, let another process end it, and compare; at events of every kind in turn."""
+    """Kill a run at one event, let another process end it, and compare; every sort of event has its turn."""
     cases = {case: replace(config_of(case, settings.steps), workers=0) for case in CASES}
     count: Counter[str] = Counter()
-    by_kind: Counter[str] = Counter()
+    by_event: Counter[str] = Counter()
     expected, events = {}, {}
     for case, config in cases.items():
         folder, log = place / f"whole-{case}", place / f"events-{case}"
-        end_of(begin_life(folder, config, Crash(folder, -1, log).install))
+        exit_code(start_process(folder, config, Crash(folder, -1, log).install))
         expected[case], events[case] = outcome(folder), log.read_text().splitlines()
     rng = np.random.default_rng(settings.seed)
     for number in track(range(settings.number), "crashing"):
         case = list(CASES)[number % len(CASES)]
         folder = place / str(number)
-        kinds = sorted(set(events[case]))  # most events are writes, and there are few renames
-        kind = kinds[number // len(CASES) % len(kinds)]
-        at = int(rng.choice([index for index, event in enumerate(events[case], start=1) if event == kind]))
-        code = end_of(begin_life(folder, cases[case], Crash(folder, at).install))
+        names = sorted(set(events[case]))  # most events are writes, and there are few renames
+        name = names[number // len(CASES) % len(names)]
+        at = int(rng.choice([index for index, event in enumerate(events[case], start=1) if event == name]))
+        code = exit_code(start_process(folder, cases[case], Crash(folder, at).install))
         count["crashes"] += code == -signal.SIGKILL
-        by_kind[kind] += 1
-        whole_life(folder, cases[case])
+        by_event[name] += 1
+        run_to_end(folder, cases[case])
         count["equal"] += outcome(folder) == expected[case]
-        count["partial_files_left"] += len(half_files(folder))
+        count["partial_files_left"] += len(partial_files(folder))
     total = sum(map(len, events.values()))
-    return {"events_of_the_uninterrupted_runs": total, **count, "crashes_by_kind": dict(by_kind)}
+    return {"events_of_the_uninterrupted_runs": total, **count, "crashes_by_kind": dict(by_event)}
 
 
 # -------------------------------------------------------------------- signals
@@ -367,28 +357,28 @@ def signal_twice(settings: Signals, place: Path) -> dict[str, Any]:
     """Two signals to a run while it saves: the run ends, with a whole checkpoint, and goes on to the same end."""
     rng = np.random.default_rng(settings.seed)
     config = config_of("SAC + SASR", settings.steps, checkpoint_minutes=0.005)
-    whole_life(place / "whole", config)
+    run_to_end(place / "whole", config)
     expected = outcome(place / "whole")
     pairs: dict[str, Counter[str]] = {}
     for number in track(range(settings.number), "signalling"):
         first, second = PAIRS[number % len(PAIRS)]
         count = pairs.setdefault(f"{first.name}, {second.name}", Counter())
         folder = place / str(number)
-        child = begin_life(folder, config, slow_disk)
+        child = start_process(folder, config, slow_disk)
         count["first_while_saving"] += wait_for_a_save(child, folder)
         os.kill(child, first)
         time.sleep(rng.uniform(0.0, 0.3))
         count["second_while_saving"] += wait_for_a_save(child, folder)
         os.kill(child, second)
         count["pairs"] += 1
-        count["killed_by_the_signal"] += end_of(child) < 0
-        count["partial_files_left"] += len(half_files(folder))
+        count["killed_by_the_signal"] += exit_code(child) < 0
+        count["partial_files_left"] += len(partial_files(folder))
         saved = newest(folder / CHECKPOINTS)
         reached = max((event["step"] for event in read_metrics(folder)), default=0)
         count["saved_where_they_were"] += saved is not None and saved.facts["steps"] == reached
-        whole_life(folder, config)
+        run_to_end(folder, config)
         count["equal"] += outcome(folder) == expected
-        count["partial_files_left"] += len(half_files(folder))
+        count["partial_files_left"] += len(partial_files(folder))
     return {"pairs": {name: dict(count) for name, count in pairs.items()}}
 
 
@@ -397,27 +387,13 @@ def signal_twice(settings: Signals, place: Path) -> dict[str, Any]:
 
 def rows(figures: dict[str, Any]) -> dict[str, dict[str, int]]:
     """Lines of the table."""
-    if "cases" in figures:
-        return dict(figures["cases"])
-    if "pairs" in figures:
-        return dict(figures["pairs"])
+    for name in ("cases", "pairs"):
+        if name in figures:
+            return dict(figures[name])
     return {"all": {name: count for name, count in figures.items() if isinstance(count, int)}}
 
 
-def table(figures: dict[str, Any]) -> Table:
-    """Every count in words."""
-    lines = rows(figures)
-    columns = list(dict.fromkeys(name for line in lines.values() for name in line))
-    shown = Table()
-    shown.add_column("")
-    for name in columns:
-        shown.add_column(name.replace("_", " "), justify="right")
-    for label, line in lines.items():
-        shown.add_row(label, *(str(line.get(name, 0)) for name in columns))
-    return shown
-
-
-def all_is_well(settings: Kills | CrashPoints | Signals, figures: dict[str, Any]) -> bool:
+def all_is_well(figures: dict[str, Any]) -> bool:
     """Whether every run ended as if nothing had happened, and nothing was left."""
     lines = rows(figures).values()
     runs = sum(line.get("runs", line.get("crashes", line.get("pairs", 0))) for line in lines)
@@ -427,26 +403,28 @@ def all_is_well(settings: Kills | CrashPoints | Signals, figures: dict[str, Any]
     return equal == runs > 0 and left + figures["processes_left"] + figures["segments_left"] == 0
 
 
+ATTACKS: dict[type[Kills], tuple[str, Callable[[Any, Path], dict[str, Any]]]] = {
+    Kills: ("kills", kill_often),
+    CrashPoints: ("crash_points", crash_everywhere),
+    Signals: ("signals", signal_twice),
+}
+
+
 def main(settings: Kills | CrashPoints | Signals) -> None:
     torch.set_num_threads(1)
     where = machine()
     began = time.perf_counter()
     figures: dict[str, Any] = {}
+    name, attack = ATTACKS[type(settings)]
     with tempfile.TemporaryDirectory() as place, nothing_left(figures):
-        match settings:
-            case Kills():
-                name, counts = "kills", kill_often(settings, Path(place))
-            case CrashPoints():
-                name, counts = "crash_points", crash_everywhere(settings, Path(place))
-            case Signals():
-                name, counts = "signals", signal_twice(settings, Path(place))
+        counts = attack(settings, Path(place))
     figures = {"settings": asdict(settings), **counts, **figures, "seconds": round(time.perf_counter() - began)}
     console = Console()
-    console.print(table(counts))
+    console.print(table_of(rows(counts)))
     console.print(f"processes left: {figures['processes_left']}, shared memory left: {figures['segments_left']}")
     if settings.label:
         console.print(str(save(f"reliability-{name}-{settings.label}", figures, where)))
-    if not all_is_well(settings, figures):
+    if not all_is_well(figures):
         raise SystemExit("not everything came back as it was, or something was left")
 
 

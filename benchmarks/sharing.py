@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import torch
 import tyro
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.machine import machine, save
+from benchmarks.machine import figures_table, machine, save
 from sasr.agents import SacConfig
 from sasr.envs.worker_pool import cores
 from sasr.training import TrainConfig, Trainer
@@ -73,7 +72,9 @@ def arrangements(settings: Settings) -> list[Arrangement]:
         if count < 1 or settings.seeds % count:
             raise SystemExit(f"--seeds {settings.seeds} can't be split into {count} processes alike")
         threads = max(1, cores() // count)  # shared out as `sasr compare` does
-        workers = None if count == 1 else 0 if threads == 1 else threads
+        workers = None
+        if count > 1:
+            workers = 0 if threads == 1 else threads
         split.append(Arrangement(settings.seeds // count, count, threads, workers))
     return apart + larger + split
 
@@ -117,23 +118,22 @@ def together(settings: Settings, arrangement: Arrangement) -> list[float]:
 
 
 def main(settings: Settings) -> None:
-    where, wanted = machine(), arrangements(settings)
-    rows: list[dict[str, Any]] = [{**each._asdict(), "rates": [], "together": []} for each in wanted]
+    where, planned = machine(), arrangements(settings)
+    rows: list[dict[str, Any]] = [{**arrangement._asdict(), "rates": [], "together": []} for arrangement in planned]
     for _ in range(settings.repeats):
-        for row, each in zip(rows, wanted, strict=True):
-            rates = together(settings, each)
+        for row, arrangement in zip(rows, planned, strict=True):
+            rates = together(settings, arrangement)
             row["rates"] += rates
             row["together"].append(sum(rates))
             # After each, so that what is done is kept.
             save(f"sharing-{settings.label}", {"settings": asdict(settings), "rows": rows}, where)
-    table = Table(title=f"{settings.task}, seed-steps a second" + (", with MPS" if settings.mps else ""))
-    for heading in ("seeds in a population", "populations at once", "threads of each", "each", "all together"):
-        table.add_column(heading, justify="right")
-    for row, each in zip(rows, wanted, strict=True):
-        both = statistics.median(row["together"])
-        table.add_row(
-            str(each.seeds), str(each.processes), str(each.threads), f"{both / each.processes:,.0f}", f"{both:,.0f}"
-        )
+    table = figures_table(
+        "seeds in a population", "populations at once", "threads of each", "each", "all together",
+        title=f"{settings.task}, seed-steps a second" + (", with MPS" if settings.mps else ""),
+    )  # fmt: skip
+    for row, (seeds, processes, threads, _) in zip(rows, planned, strict=True):
+        rate = statistics.median(row["together"])
+        table.add_row(str(seeds), str(processes), str(threads), f"{rate / processes:,.0f}", f"{rate:,.0f}")
     Console().print(table)
 
 

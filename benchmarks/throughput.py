@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sasr
-from benchmarks.machine import machine, save
+from benchmarks.machine import figures_table, machine, save
 from sasr.agents import SacConfig
 from sasr.settings import Mode
 from sasr.shaping.presets import preset_config
@@ -76,22 +76,24 @@ class Goal(NamedTuple):
 def contender(name: str, settings: Settings) -> Contender:
     if name == SB3:
         return theirs(settings)
-    auto = preset_config("auto")
-    # Weight 0 does all the work of SASR with the behaviour of plain SAC: a step of the simulator costs what it does.
-    weight = 0.0 if name == WEIGHT_0 else auto.reward_weight
-    shaped = dataclasses.replace(auto, estimator=settings.estimator, reward_weight=weight)
+    options: dict[str, Any] = {"estimator": settings.estimator}
+    if name == WEIGHT_0:  # all the work of SASR with the behaviour of SAC: a step of the simulator costs what it does
+        options["reward_weight"] = 0.0
+    changes: dict[str, Any] = {"shaper_config": preset_config("auto", **options)}
+    if name == SAC:
+        changes = {"shaper": "none"}
+    if name == BF16:
+        changes["precision"] = "bf16"
     config = TrainConfig(
         task=settings.task,
-        shaper="none" if name == SAC else "sasr",
-        shaper_config=None if name == SAC else shaped,
         seeds=tuple(range(settings.seeds)),
         steps=10**9,
         capacity=200_000 if settings.seeds < 50 else 100_000,
         device=settings.device,
         accelerate=settings.accelerate,
-        precision="bf16" if name == BF16 else "auto",
         agent_config=SacConfig(burn_in=BURN_IN),
         agent="sac",
+        **changes,
     )
     trainer = Trainer(config)
     trainer.loop.run(BURN_IN + 50)
@@ -134,9 +136,8 @@ def race(names: Sequence[str], settings: Settings) -> dict[str, list[float]]:
             speeds[name].append(timed(turn, steps, settings.seconds))
     for _, _, close in contenders.values():
         close()
-    table = Table(title=f"{settings.task}, {settings.seeds} seeds, {settings.device}")
-    for heading in ("contender", "seed-steps/s (median)", "min", "max", f"x {names[0]}"):
-        table.add_column(heading, justify="left" if heading == "contender" else "right")
+    columns = ("contender", "seed-steps/s (median)", "min", "max", f"x {names[0]}")
+    table = figures_table(*columns, title=f"{settings.task}, {settings.seeds} seeds, {settings.device}")
     medians = medians_of(speeds)
     for name, each in speeds.items():
         ratio = medians[name] / medians[names[0]]

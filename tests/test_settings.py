@@ -20,7 +20,7 @@ from sasr.cli.options import split_settings
 from sasr.experiments import Method
 from sasr.experiments.plan import grid
 from sasr.experiments.plan_file import parse_plan
-from sasr.settings import TrainConfig, shown, typed, with_settings
+from sasr.settings import TrainConfig, setting_text, typed, with_settings
 from sasr.shaping.presets import SasrConfig
 from sasr.shaping.registry import SHAPERS
 
@@ -99,7 +99,7 @@ def exact(value: Any) -> str:
     """As `--set` takes it, to the last digit."""
     if isinstance(value, LinearSchedule):
         return f"{value.start!r},{value.end!r},{value.steps}"
-    return shown(value)
+    return setting_text(value)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_schedule_without_a_length_takes_the_whole_run() -> None:
 )
 def test_every_setting_comes_back_from_what_is_shown_of_it(config_class: type) -> None:
     config = config_class()
-    texts = {field.name: shown(getattr(config, field.name)) for field in dataclasses.fields(config)}
+    texts = {field.name: setting_text(getattr(config, field.name)) for field in dataclasses.fields(config)}
     assert with_settings("agent", config, texts) == config
 
 

@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from sasr.agents.registry import AGENTS
 from sasr.cli import COMMANDS, OPTIONS
 from sasr.cli.options import meanings
-from sasr.settings import TrainConfig, field_types, shown
+from sasr.settings import TrainConfig, field_types, setting_text
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS
 
@@ -75,7 +75,7 @@ def settings_table(config: Any, on_images: Mapping[str, Any]) -> nodes.table:
     for field in dataclasses.fields(kind):
         row = [field.name, type_name(types[field.name]), default_of(config, field), meaning.get(field.name, "")]
         if on_images:
-            row.insert(3, shown(on_images[field.name]) if field.name in on_images else "")
+            row.insert(3, setting_text(on_images[field.name]) if field.name in on_images else "")
         rows.append(tuple(row))
     return table(tuple(head), rows)
 
@@ -104,8 +104,8 @@ def command_help(name: str) -> str:
 def default_of(config: Any, field: dataclasses.Field[Any]) -> str:
     """The value that holds where none is given."""
     if isinstance(config, type):
-        return "required" if field.default is dataclasses.MISSING else shown(field.default)
-    return shown(getattr(config, field.name))
+        return "required" if field.default is dataclasses.MISSING else setting_text(field.default)
+    return setting_text(getattr(config, field.name))
 
 
 def type_name(hint: Any) -> str:

@@ -313,10 +313,10 @@ def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
         task = config.task
     task_settings = typed_task_settings(task, config.task_settings)
     observation_space, action_space = spaces_of(task, **task_settings)
-    agent, kind = agent_named(config.agent, action_space)
+    agent, entry = agent_named(config.agent, action_space)
     agent_config = config.agent_config
     if agent_config is None:
-        agent_config = kind.settings_for(observation_space)
+        agent_config = entry.settings_for(observation_space)
     shaper = shaper_named(config.shaper)
     shaper_config = config.shaper_config
     if config.shaper == "sasr":
@@ -326,7 +326,7 @@ def complete(config: TrainConfig, task: TaskLike | None = None) -> TrainConfig:
     return dataclasses.replace(
         config,
         agent=agent,
-        environments=config.environments or kind.environments_for(observation_space),
+        environments=config.environments or entry.environments_for(observation_space),
         task_settings=task_settings,
         agent_config=agent_config,
         shaper_config=shaper_config,

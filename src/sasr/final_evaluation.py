@@ -108,23 +108,13 @@ def _task_of(policy: Policy, task: TaskLike | None, allow_import: Sequence[str])
 
 def rows(policy: Policy, result: Evaluation) -> list[Row]:
     """A row for each seed over its episodes, and one over seeds if there are several."""
-    table = []
-    for index, seed in enumerate(policy.seeds):
-        table.append(_row(f"seed {seed}", [values[index] for values in result]))
+    columns = {f"seed {seed}": [values[index] for values in result] for index, seed in enumerate(policy.seeds)}
     if len(policy.seeds) > 1:
-        table.append(_row("all", [_over_episodes(values) for values in result]))
+        columns["all"] = [values.mean(1) if values.size else values.reshape(-1) for values in result]
+    table = []
+    for name, parts in columns.items():
+        table.append(Row(name, *(mean_and_error(values.astype(np.float64)) for values in parts)))
     return table
-
-
-def _over_episodes(values: NDArray[Any]) -> NDArray[Any]:
-    if not values.size:
-        return values.reshape(-1)
-    means: NDArray[Any] = values.mean(1)
-    return means
-
-
-def _row(name: str, values_of_parts: Sequence[NDArray[Any]]) -> Row:
-    return Row(name, *(mean_and_error(values.astype(np.float64)) for values in values_of_parts))
 
 
 def write_evaluation(policy: Policy, result: Evaluation, *, seed: int, deterministic: bool) -> Path:

@@ -31,12 +31,7 @@ MOST_SEEDS = 10_000
 """At most so many independent runs in one process."""
 _LARGEST = 10**12  # of the whole numbers in an agent's or a shaper's settings
 _LEAST = {
-    "steps": (1, ""),
-    "environments": (1, ""),
-    "frame_stack": (1, ""),
-    "capacity": (1, ""),
-    "eval_episodes": (1, ""),
-    "log_every": (1, ""),
+    **dict.fromkeys(("steps", "environments", "frame_stack", "capacity", "eval_episodes", "log_every"), (1, "")),
     "max_episode_steps": (1, "; None sets no limit"),
     "eval_every": (0, "; 0 never evaluates"),
     "log_states": (0, "; 0 counts no states"),
@@ -114,11 +109,9 @@ class TrainConfig:
                 "shaper_config is given, but shaper='none' has no settings; leave it out, or name a shaper"
             )
         preset_config(self.preset)
-        _check_finite("", self)
-        _check_finite("agent.", self.agent_config)
-        _check_size("agent.", self.agent_config)
-        _check_size("shaper.", self.shaper_config)
-        _check_finite("shaper.", self.shaper_config, infinite=True)  # RND's clip may be: then nothing is clipped
+        _check_numbers("", self, largest=math.inf)
+        _check_numbers("agent.", self.agent_config)
+        _check_numbers("shaper.", self.shaper_config, infinite=True)  # RND's clip may be: then nothing is clipped
         object.__setattr__(self, "shaper_config", _scheduled(self.shaper_config, self.steps))
         burn_in = getattr(self.agent_config, "burn_in", 0)
         if self.steps < burn_in:
@@ -224,15 +217,11 @@ def typed_task_settings(task: TaskLike, values: Mapping[str, Any]) -> dict[str, 
     for name, value in values.items():
         if name in DECIDED_ELSEWHERE:
             raise SettingError("task", name, f"task.{name} cannot be set: the task's name or a flag decides it")
-        if types is None:
-            converted[name] = _typed_setting("task", name, value, SCALAR)
-        elif name in types:
-            converted[name] = _typed_setting("task", name, value, types[name])
-        elif types:
+        if types == {}:
+            raise SettingError("task", name, f"setting of {task_name(task)} {name!r} is unknown: this task has none")
+        if types and name not in types:
             raise SettingError("task", name, str(unknown_name(f"setting of {task_name(task)}", name, types)))
-        else:
-            message = f"setting of {task_name(task)} {name!r} is unknown: this task has none"
-            raise SettingError("task", name, message)
+        converted[name] = _typed_setting("task", name, value, types[name] if types else SCALAR)
     return converted
 
 
@@ -252,7 +241,10 @@ def typed(value: Any, hint: Any) -> Any:
 
     A ValueError names the types that the value does not fit.
     """
-    options = sorted(_options(hint), key=lambda option: option is str)  # every text is a string: try that last
+    options = [hint]
+    if get_origin(hint) in (Union, UnionType):
+        options = list(get_args(hint))
+    options.sort(key=lambda option: option is str)  # every text is a string: try that last
     for option in options:
         try:
             return _as(value, option)
@@ -261,14 +253,14 @@ def typed(value: Any, hint: Any) -> Any:
     raise ValueError(f"not {' or '.join(map(_in_words, options))}")
 
 
-def shown(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """A value as text for `--set`.
 
-    >>> shown((256, 256)), shown(None), shown(True)
+    >>> setting_text((256, 256)), setting_text(None), setting_text(True)
     ('256,256', 'none', 'true')
     """
     if isinstance(value, tuple):
-        return ",".join(map(shown, value))
+        return ",".join(map(setting_text, value))
     if isinstance(value, LinearSchedule):
         return f"{value.start:g},{value.end:g},{value.steps}"
     if value is None or isinstance(value, bool):
@@ -322,9 +314,8 @@ def _check_counts(config: TrainConfig) -> None:
         value = getattr(config, name)
         if value is not None and not value >= least:  # which NaN is not either
             raise ValueError(f"{name}={value} must be at least {least}{hint}")
-    for name, most in _MOST.items():
-        if (getattr(config, name) or 0) > most:
-            raise ValueError(f"{name}={getattr(config, name)} must be at most {most:,}")
+        if name in _MOST and (value or 0) > _MOST[name]:
+            raise ValueError(f"{name}={value} must be at most {_MOST[name]:,}")
 
 
 def _check_seeds(seeds: tuple[int, ...]) -> None:
@@ -351,21 +342,16 @@ def _check_class(name: str, config: Any, config_class: type[Any]) -> None:
         raise TypeError(f"{name} is a {type(config).__name__}, but must be a {config_class.__name__}")
 
 
-def _check_finite(part: str, config: Any, *, infinite: bool = False) -> None:
+def _check_numbers(part: str, config: Any, *, infinite: bool = False, largest: float = _LARGEST) -> None:
+    """Refuse a number that is not finite, and a whole one that is too large."""
     if config is None:
         return
     for name, value in vars(config).items():
         if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
             raise ValueError(f"{part}{name}={value} is not a finite number")
-
-
-def _check_size(part: str, config: Any) -> None:
-    if config is None:
-        return
-    for name, value in vars(config).items():
         numbers = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(number, int) and abs(number) > _LARGEST for number in numbers):
-            raise ValueError(f"{part}{name}={shown(value)} is too large; at most {_LARGEST:,}")
+        if any(isinstance(number, int) and abs(number) > largest for number in numbers):
+            raise ValueError(f"{part}{name}={setting_text(value)} is too large; at most {_LARGEST:,}")
 
 
 def _scheduled(config: Any, steps: int) -> Any:
@@ -406,12 +392,6 @@ def _unknown_setting(part: str, config_class: type[Any], name: str, known: Itera
         return foreign_option(config_class, name)
     what = f"setting of the {part}" if part else "setting"
     return unknown_name(what, name, known)
-
-
-def _options(hint: Any) -> tuple[Any, ...]:
-    if get_origin(hint) in (Union, UnionType):
-        return get_args(hint)
-    return (hint,)
 
 
 def _as(value: Any, hint: Any) -> Any:

@@ -307,7 +307,7 @@ def test_without_a_package_the_line_to_install_it_is_told(
 def test_seeds_share_a_process_as_far_as_they_fit(on: Any, population: int | None, most: int) -> None:
     (run,) = small_runs(["Pendulum-v1"], ["sac"], seeds=10)
     need = examine(run)
-    five, three = (need.of(replace(run, seeds=tuple(range(seeds)))) for seeds in (5, 3))
+    five, three = (need.bytes_of(replace(run, seeds=tuple(range(seeds)))) for seeds in (5, 3))
     means = runners.Resources(
         on=on, jobs=None, threads=1, population=population, memories=[Memory("0", five), Memory("1", three)]
     )

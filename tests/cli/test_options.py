@@ -8,7 +8,7 @@ from sasr import LinearSchedule
 from sasr.agents import SacConfig
 from sasr.agents.registry import AGENTS
 from sasr.cli.options import meanings, split_settings
-from sasr.settings import shown, with_settings
+from sasr.settings import setting_text, with_settings
 from sasr.shaping.presets import SasrConfig, preset_config
 from sasr.shaping.registry import SHAPERS
 from sasr.training import TrainConfig
@@ -26,7 +26,7 @@ def test_every_setting_has_a_meaning(kind: type) -> None:
 @pytest.mark.parametrize("kind", CONFIGS, ids=lambda kind: kind.__name__)
 def test_every_setting_can_be_set_to_what_is_shown_of_it(kind: type) -> None:
     config = kind()
-    texts = {field.name: shown(getattr(config, field.name)) for field in dataclasses.fields(config)}
+    texts = {field.name: setting_text(getattr(config, field.name)) for field in dataclasses.fields(config)}
     assert with_settings("agent", config, texts) == config
 
 

@@ -22,9 +22,9 @@ def test_memory_grows_with_seeds_and_stored_steps_and_tells_how_many_seeds_fit()
     assert need == examine(long)
     # An observation of three floats, an action of one, a reward, two flags and an index, at least.
     assert 4 * 3 + 4 + 4 + 2 + 4 <= need.per_step < 100
-    assert need.of(replace(long, seeds=tuple(range(10)))) > need.of(long) > need.of(short)
+    assert need.bytes_of(replace(long, seeds=tuple(range(10)))) > need.bytes_of(long) > need.bytes_of(short)
     for seeds in (1, 4, 9):
-        assert need.seeds_within(need.of(replace(long, seeds=tuple(range(seeds)))), long) == seeds
+        assert need.seeds_within(need.bytes_of(replace(long, seeds=tuple(range(seeds)))), long) == seeds
     assert need.seeds_within(0, long) == 1
 
 

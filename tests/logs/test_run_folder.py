@@ -144,6 +144,16 @@ def test_a_damaged_config_is_restored_from_the_checkpoint(damage: str, trained: 
     assert sasr.load(folder).steps == 450
 
 
+def test_a_restored_config_of_a_newer_version_is_refused_too(
+    trained: sasr.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(trained.folder, tmp_path / "run")
+    (folder / "config.json").unlink()
+    monkeypatch.setattr("sasr.logs.run_folder.FORMAT", FORMAT - 1)
+    with pytest.warns(UserWarning, match="restored"), pytest.raises(ValueError, match="written by a newer sasr"):
+        RunFolder.open(folder)
+
+
 def test_training_never_takes_a_folder_with_checkpoints_for_a_new_one(trained: sasr.Run, tmp_path: Path) -> None:
     shutil.copytree(trained.folder / "checkpoints", tmp_path / "checkpoints")
     with pytest.raises(FileExistsError, match="has a run already; continue it with `sasr resume"):

@@ -508,7 +508,7 @@ def test_of_many_methods_sasr_sac_and_the_three_best_others_are_shown_at_first(t
 
 @pytest.mark.slow
 def test_the_grid_of_table_1_works_like_a_small_one(table_1_page: Path, visit: Visits) -> None:
-    page = visit(table_1_page)  # how soon it opens, benchmarks/page.py says
+    page = visit(table_1_page)
     assert page.locator("#intervals .main-svg").count() > 0
     assert len(names(page, "measure")) == 14
     page.locator("[data-all=method]").click()

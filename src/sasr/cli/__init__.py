@@ -41,9 +41,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command(
-        "train",
-        "train",
-        "Train an agent on a task; writes a run folder with metrics, checkpoints and plots.",
+        "train", "train", "Train an agent on a task; writes a run folder with metrics, checkpoints and plots."
     ),
     "resume": Command("train", "resume", "Continue a stopped or killed run from its newest complete checkpoint."),
     "eval": Command(
@@ -55,9 +53,7 @@ COMMANDS = {
         "export", "export", "Export a run's policy and a model card into a folder for sharing; `sasr.load` reads it."
     ),
     "compare": Command(
-        "compare",
-        "compare",
-        "Train every method on every task; the same command again resumes what was interrupted.",
+        "compare", "compare", "Train every method on every task; the same command again resumes what was interrupted."
     ),
     "report": Command("report", "report", "Write an HTML report on runs and results, one file that works offline."),
     "settings": Command(
@@ -67,9 +63,7 @@ COMMANDS = {
         "tune", "tune", "Tune the settings for a task with Optuna; the same command again continues a stopped search."
     ),
     "doctor": Command(
-        "doctor",
-        "doctor",
-        "Check whether SASR's shaped reward on a task is signal or noise, and suggest settings.",
+        "doctor", "doctor", "Check whether SASR's shaped reward on a task is signal or noise, and suggest settings."
     ),
     "tasks": Command("tasks", "tasks", "List the tasks, or describe one of them."),
 }

@@ -34,14 +34,7 @@ from sasr.report.store import check_store, slug
 from sasr.settings import MOST_SEEDS, choose_device
 from sasr.terminal import Terminal
 
-_SETTINGS = (
-    "environments",
-    "max_episode_steps",
-    "eval_every",
-    "eval_episodes",
-    "checkpoint_minutes",
-    "log_states",
-)
+_SETTINGS = ("environments", "max_episode_steps", "eval_every", "eval_episodes", "checkpoint_minutes", "log_states")
 if TYPE_CHECKING:
     RunFlags = Any
 else:
@@ -120,11 +113,11 @@ def compare(flags: Annotated[Flags, tyro.conf.arg(name="")], settings: RunFlags)
     choice = Choice(
         tasks=_names(flags.tasks), methods=_names(flags.methods), seeds=_seeds(flags.seeds), steps=flags.steps
     )
-    given = {name: value for name, value in vars(settings).items() if value is not None}
-    runs = changed(_plan(flags, choice).runs, **split_settings(flags.set), settings=given)
-    runner: Runner | None = None
+    run_settings = {name: value for name, value in vars(settings).items() if value is not None}
+    runs = changed(_plan(flags, choice).runs, **split_settings(flags.set), settings=run_settings)
+    ray: OnRay | None = None
     if flags.on == "ray":
-        runner = OnRay(address=flags.address, gpus=_gpus(flags))
+        ray = OnRay(address=flags.address, gpus=_gpus(flags))
     resources = Resources(
         on=flags.on,
         jobs=flags.jobs,
@@ -155,9 +148,12 @@ def compare(flags: Annotated[Flags, tyro.conf.arg(name="")], settings: RunFlags)
         print_estimate(jobs, trials, share.at_once, console)
         return
     write_plan(parts, flags.out)
-    if isinstance(runner, OnRay):
-        console.print_line(runner.exposure)
-    run_grid(Grid(jobs), runner or resources.runner(share), flags, console)
+    comparison = Grid(jobs)
+    if ray:
+        console.print_line(ray.exposure)
+        if comparison.left:
+            ray.check(comparison.left)
+    run_grid(comparison, ray or resources.runner(share), flags, console)
 
 
 # ------------------------------------------------------------------ the plan
@@ -205,7 +201,7 @@ def _jobs(plan: Plan, share: Share, footprints: Mapping[str, Footprint], flags: 
     for run in plan.runs:
         memory = 0
         if run.settings_digest in footprints:  # runs that are done have none
-            memory = footprints[run.settings_digest].of(run)
+            memory = footprints[run.settings_digest].bytes_of(run)
         job = Job(
             run=run,
             out=flags.out,
@@ -283,8 +279,6 @@ def _gpus(flags: Flags) -> float:
 def run_grid(grid: Grid, runner: Runner, flags: Flags, console: Terminal) -> None:
     """Run what is left, save what is done, and exit with 1 or 130 if a run failed or was stopped."""
     store = flags.store
-    if grid.left:
-        runner.check(grid.left)
     before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         with GridView(grid, console) as view:

@@ -77,7 +77,7 @@ def print_estimate(jobs: Sequence[Job], trials: Mapping[str, Trial], at_once: in
             trial = trials[run.settings_digest]
             seconds = trial.seconds(run, final_episodes=job.final_episodes)
             total += seconds
-            time, memory = span(seconds), f"{trial.footprint.of(run) / 2**30:.2f} GiB"
+            time, memory = span(seconds), f"{trial.footprint.bytes_of(run) / 2**30:.2f} GiB"
         texts = (run.id, seeds_in_words(run.seeds).removeprefix("seeds "))
         table.add_row(*map(Text, (*texts, f"{run.steps:,}", time, memory)))
     console.print(table)

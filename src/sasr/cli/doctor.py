@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import tyro
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sasr.experience.random_rollout import RandomRollout
-from sasr.settings import shown
+from sasr.settings import setting_text
 from sasr.shaping.diagnosis import Diagnosis, diagnose, suggest, visited
 from sasr.shaping.image_diagnosis import UPDATES, ImageDiagnosis, diagnose_images, diagnoses_images
 from sasr.shaping.presets import PRESETS
@@ -104,22 +105,24 @@ def _judge_images(console: Terminal, task: str, preset: str, rollout: RandomRoll
 
 
 def _image_table(task: str, preset: str, rollout: RandomRollout, diagnosis: ImageDiagnosis) -> Table:
-    table = _empty_table(task, preset)
-    table.add_row("images taken as evidence", f"{diagnosis.stored:,}", "")
-    table.add_row("cells of an image", f"{diagnosis.cells:,}", "")
-    table.add_row("error of the predicted action", f"{diagnosis.action_loss:.2f}", "")
-    table.add_row("rank correlation with visits of the agent's place", _number(diagnosis.visits), "≥ 0.50")
-    for name, r2 in diagnosis.explained.items():
-        table.add_row(Text(f"R² of the {name}, by place"), _number(r2), "> 0")
-    table.add_row("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")
-    return table
+    rows = [
+        ("images taken as evidence", f"{diagnosis.stored:,}", ""),
+        ("cells of an image", f"{diagnosis.cells:,}", ""),
+        ("error of the predicted action", f"{diagnosis.action_loss:.2f}", ""),
+        ("rank correlation with visits of the agent's place", _number(diagnosis.visits), "≥ 0.50"),
+    ]
+    rows += [(f"R² of the {name}, by place", _number(r2), "> 0") for name, r2 in diagnosis.explained.items()]
+    return _table(f"{task} under {preset}", rows, rollout)
 
 
-def _empty_table(task: str, preset: str) -> Table:
-    table = Table(title=Text(f"{task} under {preset}"), title_justify="left")
+def _table(title: str, rows: Sequence[tuple[str, str, str]], rollout: RandomRollout) -> Table:
+    table = Table(title=Text(title), title_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right")
     table.add_column("good", justify="right")
+    rewarded = ("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")
+    for name, value, good in (*rows, rewarded):
+        table.add_row(Text(name), value, good)  # Text, because a name from info may have square brackets in it
     return table
 
 
@@ -128,20 +131,18 @@ def _number(figure: float) -> str:
 
 
 def _diagnosis_table(task: str, preset: str, rollout: RandomRollout, diagnosis: Diagnosis) -> Table:
-    table = _empty_table(task, preset)
-    table.add_row("states taken as evidence", f"{diagnosis.stored:,}", "")
-    table.add_row("features of a state", f"{diagnosis.features:,}", "")
-    table.add_row("bandwidth h", f"{diagnosis.bandwidth:.3g}", "")
-    table.add_row("new states without a neighbour", f"{diagnosis.lonely:.0%}", "≤ 50%")
-    table.add_row("neighbours of a new state (median)", f"{diagnosis.neighbours:,.1f}", "")
-    table.add_row("rank correlation with the exact kernel", f"{diagnosis.rank_correlation:.2f}", "≥ 0.50")
-    table.add_row("signal to noise of the bonus", f"{diagnosis.signal_to_noise:.3g}", "≥ 0.05")
-    table.add_row("estimates clamped at 0", f"{diagnosis.clamped:.0%}", "")
-    for name, r2 in diagnosis.explained.items():
-        # Text, because a name from info may have square brackets in it.
-        table.add_row(Text(f"R² of the {name}, by neighbours"), _number(r2), "> 0")
-    table.add_row("random episodes rewarded", f"{rollout.rewarded} of {rollout.episodes}", "")
-    return table
+    rows = [
+        ("states taken as evidence", f"{diagnosis.stored:,}", ""),
+        ("features of a state", f"{diagnosis.features:,}", ""),
+        ("bandwidth h", f"{diagnosis.bandwidth:.3g}", ""),
+        ("new states without a neighbour", f"{diagnosis.lonely:.0%}", "≤ 50%"),
+        ("neighbours of a new state (median)", f"{diagnosis.neighbours:,.1f}", ""),
+        ("rank correlation with the exact kernel", f"{diagnosis.rank_correlation:.2f}", "≥ 0.50"),
+        ("signal to noise of the bonus", f"{diagnosis.signal_to_noise:.3g}", "≥ 0.05"),
+        ("estimates clamped at 0", f"{diagnosis.clamped:.0%}", ""),
+    ]
+    rows += [(f"R² of the {name}, by neighbours", _number(r2), "> 0") for name, r2 in diagnosis.explained.items()]
+    return _table(f"{task} under {preset}", rows, rollout)
 
 
 def _as_flags(preset: str, shaper: SASR) -> str:
@@ -150,4 +151,5 @@ def _as_flags(preset: str, shaper: SASR) -> str:
     changed = {name: value for name, value in vars(shaper.config).items() if getattr(base, name) != value}
     if changed.items() <= vars(PRESETS["auto"]).items():
         return "--preset auto"
-    return " ".join([f"--preset {preset}", *(f"--set shaper.{name}={shown(value)}" for name, value in changed.items())])
+    flags = [f"--set shaper.{name}={setting_text(value)}" for name, value in changed.items()]
+    return " ".join([f"--preset {preset}", *flags])

@@ -69,10 +69,10 @@ def evaluate_run(
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows(policy, result):
-        cells = [with_error(*row.ret), with_error(*row.length), with_error(*row.success, share=True)]
+        texts = [with_error(*row.ret), with_error(*row.length), with_error(*row.success, share=True)]
         if result.scores.size:
-            cells.append(with_error(*row.score))
-        table.add_row(row.name, *cells)
+            texts.append(with_error(*row.score))
+        table.add_row(row.name, *texts)
     console.print(table)
     console.print_line(str(write_evaluation(policy, result, seed=seed, deterministic=deterministic)))
     if video:

@@ -71,10 +71,8 @@ def report(
         webbrowser.open(path.resolve().as_uri())
 
 
-def write_figures(
-    collection: Collection, summary: Summary, folder: Path, *, reference: References | None
-) -> list[Path]:
-    """Write every figure and table of a report; returns their paths."""
+def write_figures(collection: Collection, summary: Summary, folder: Path, *, reference: References | None) -> None:
+    """Write every figure and table of a report."""
     # Reference files may have variants of settings too: of what was not run, only whole methods are drawn.
     panels = drawing.panels_of(collection)
     drawn = {"curves": drawing.learning_curves(panels, reference=reference, rivals=[*built_in_methods()])}
@@ -83,15 +81,11 @@ def write_figures(
         profiles = {method.method: method.profile for method in summary.aggregates if method.profile}
         drawn["profiles"] = drawing.profiles(profiles)
     drawn |= _state_figures(collection)
-    written = []
     for name, figure in drawn.items():
-        written += drawing.save(figure, folder / name)
+        drawing.save(figure, folder / name)
     for name, table in report_tables(summary).items():
         for suffix, text in ((".md", table.to_markdown()), (".tex", table.to_latex()), (".csv", table.to_csv())):
-            path = folder / f"{name}{suffix}"
-            path.write_text(text, encoding="utf-8")
-            written.append(path)
-    return written
+            (folder / f"{name}{suffix}").write_text(text, encoding="utf-8")
 
 
 def _state_figures(collection: Collection) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sasr.cli.options import AllowImport, check_preset, meanings, run_flags, spl
 from sasr.experiments import Method
 from sasr.logs import plots
 from sasr.logs.console import spread
-from sasr.settings import MOST_SEEDS, TrainConfig, shown
+from sasr.settings import MOST_SEEDS, TrainConfig, setting_text
 from sasr.shaping.presets import preset_config
 from sasr.shaping.registry import SHAPERS, unknown_shaper
 from sasr.terminal import Terminal
@@ -123,10 +123,8 @@ def settings(
 ) -> None:
     """List the settings for `sasr train --set`, of one agent or shaper or of all."""
     known: dict[str, tuple[str, Any]] = {}
-    for agent_name, agent in AGENTS.items():
-        known[agent_name] = ("agent", agent.settings())
-    for shaper_name, shaper in SHAPERS.items():
-        known[shaper_name] = ("shaper", shaper.config())
+    known |= {agent_name: ("agent", agent.settings()) for agent_name, agent in AGENTS.items()}
+    known |= {shaper_name: ("shaper", shaper.config()) for shaper_name, shaper in SHAPERS.items()}
     known["sasr"] = ("shaper", preset_config(preset))
     if name and name not in known:
         raise unknown_shaper(name, known, what="agent or shaper")
@@ -148,10 +146,10 @@ def _settings_table(name: str, part: str, config: Any, on_images: Mapping[str, A
         table.add_column(column, no_wrap=column == "name")
     meaning = meanings(type(config))
     for field in dataclasses.fields(config):
-        cells: list[str | Text] = [f"{part}.{field.name}", shown(getattr(config, field.name))]
+        texts: list[str | Text] = [f"{part}.{field.name}", setting_text(getattr(config, field.name))]
         if on_images:
-            cells.append(shown(on_images[field.name]) if field.name in on_images else "")
-        table.add_row(*cells, Text(meaning.get(field.name, "")))
+            texts.append(setting_text(on_images[field.name]) if field.name in on_images else "")
+        table.add_row(*texts, Text(meaning.get(field.name, "")))
     return table
 
 

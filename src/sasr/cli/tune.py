@@ -20,7 +20,7 @@ from sasr.errors import need
 from sasr.experiments import Method
 from sasr.files import check_writable, read_regular
 from sasr.logs.console import spread
-from sasr.settings import TrainConfig, first_seeds, shown
+from sasr.settings import TrainConfig, first_seeds, setting_text
 from sasr.terminal import Terminal
 from sasr.training.base import DivergedError
 from sasr.training.evaluate import Evaluation
@@ -129,11 +129,8 @@ class Search:
         from optuna.storages.journal import JournalFileBackend, JournalStorage
 
         self.base, self.folder = base, folder
-        self.default: dict[str, Any] = {}
-        for name in RANGES:
-            value = _read(base, name)
-            if name not in fixed and value is not None:
-                self.default[name] = value
+        values = {name: _read(base, name) for name in RANGES if name not in fixed}
+        self.default: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         if not self.default:
             raise ValueError("nothing is left to search: --set fixes every setting of `sasr tune`")
         check_writable(folder)
@@ -169,7 +166,7 @@ class Search:
         console = Terminal()
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             self.study.tell(trial.number, state=TrialState.FAIL)  # of a process that was killed
-        if self._value_of(self.default) is None:
+        if not any(trial.params == self.default and trial.value is not None for trial in self._finished()):
             self.study.enqueue_trial(self.default)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with console.progress(*columns) as progress:
@@ -185,7 +182,7 @@ class Search:
             progress.update(bar, completed=done, description="comparing on new seeds")
             tuned, default = self._on_new_seeds(best), self._on_new_seeds(self.default)
         draw(self.study, self.default, self.folder / "tune.png")
-        flags = " ".join(f"--set {name}={shown(value)}" for name, value in best.items())
+        flags = " ".join(f"--set {name}={setting_text(value)}" for name, value in best.items())
         lines = [
             f"{len(self._finished())} trials, best value {self.study.best_value:.4g}",
             f"on {len(self.base.seeds)} new seeds: tuned {spread(tuned)}, default {spread(default)}",
@@ -232,12 +229,6 @@ class Search:
 
         return self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
-    def _value_of(self, params: Mapping[str, float]) -> float | None:
-        for trial in self._finished():
-            if trial.params == params and trial.value is not None:
-                return float(trial.value)
-        return None
-
     def _best_so_far(self) -> str:
         values = [trial.value for trial in self._finished() if trial.value is not None]
         if not values:
@@ -276,11 +267,7 @@ class Values(Recorder):
 
 def _short(params: Mapping[str, float]) -> dict[str, float]:
     """Rounded as they are printed, so that flags repeat a trial exactly."""
-    rounded = dict(params)
-    for name, value in params.items():
-        if not isinstance(value, int):
-            rounded[name] = float(f"{value:.3g}")
-    return rounded
+    return {name: value if isinstance(value, int) else float(f"{value:.3g}") for name, value in params.items()}
 
 
 def _read(config: TrainConfig, name: str) -> Any:

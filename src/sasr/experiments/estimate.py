@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -18,7 +16,7 @@ from torch import Tensor
 from sasr.api import complete
 from sasr.experience.replay import Replay
 from sasr.experience.retained import OUTCOMES
-from sasr.experiments.plan import GridRun, plain
+from sasr.experiments.plan import GridRun, json_text
 from sasr.settings import TrainConfig
 from sasr.shaping.presets import SasrConfig
 from sasr.shaping.sasr import SASR
@@ -46,15 +44,15 @@ class Footprint(NamedTuple):
     per_step: float
     """Each step in the replay buffer."""
 
-    def of(self, run: GridRun) -> int:
+    def bytes_of(self, run: GridRun) -> int:
         """Estimated memory of a run."""
-        return math.ceil(_OVERHEAD + len(run.seeds) * self._of_a_seed(run))
+        return math.ceil(_OVERHEAD + len(run.seeds) * self._bytes_of_a_seed(run))
 
     def seeds_within(self, memory: int, run: GridRun) -> int:
         """How many seeds of a run fit into so much memory, at least one."""
-        return max(1, int((memory - _OVERHEAD) / max(1.0, self._of_a_seed(run))))
+        return max(1, int((memory - _OVERHEAD) / max(1.0, self._bytes_of_a_seed(run))))
 
-    def _of_a_seed(self, run: GridRun) -> float:
+    def _bytes_of_a_seed(self, run: GridRun) -> float:
         # Twice what is learned: gradients and what lies between layers.
         return 2 * self.learned + _EVIDENCE * self.per_step * run.config(device="cpu").steps_kept
 
@@ -101,7 +99,7 @@ def cost_class(run: GridRun) -> str:
             action = "discrete"
         task = [simulator, variant.observation, action]
     content = [task, run.task_settings, run.method.content(), _states_in_trial(config)]
-    return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json_text(content, sort_keys=True).encode()).hexdigest()
 
 
 def examine(run: GridRun) -> Footprint:
@@ -191,24 +189,19 @@ def _seconds_of_steps(trainer: Trainer) -> tuple[float, float]:
     # In turns, each a step of every environment: of a rollout, and from one update to the next.
     rollout = int(getattr(learner.agent, "steps_per_rollout", 0)) // learner.envs
     cycle = -(-learner.update_every // learner.envs)
-    step_without_learning = _seconds_of_turns(trainer, lambda turns, seconds: turns >= _TURNS_WITHOUT_LEARNING)
+    random_step = _seconds_of_turns(trainer, _TURNS_WITHOUT_LEARNING)
     _fill_replay(trainer)
 
     # An agent that learns from rollouts does nothing in between: whole rollouts are measured.
-    turn_seconds = _seconds_of_turns(trainer, lambda turns, seconds: turns >= max(rollout + 1, cycle))
-    one_cycle = lambda turns, seconds: turns >= cycle  # noqa: E731
-    if turn_seconds < _SLOW:
-        _seconds_of_turns(trainer, one_cycle)
+    first_step = _seconds_of_turns(trainer, max(rollout + 1, cycle))
+    if first_step < _SLOW:
+        _seconds_of_turns(trainer, cycle)
     elif not rollout and trainer.device.type == "cpu":  # on a GPU the first turn compiles and captures
-        return step_without_learning, (turn_seconds + _seconds_of_turns(trainer, one_cycle)) / 2
+        return random_step, (first_step + _seconds_of_turns(trainer, cycle)) / 2
     if rollout:
-        return step_without_learning, _seconds_of_turns(trainer, lambda turns, seconds: turns >= rollout)
-
-    def enough(turns: int, seconds: float) -> bool:
-        # TD3's actor learns at every second update.
-        return turns % (2 * cycle) == 0 and seconds >= _TRIAL_SECONDS
-
-    return step_without_learning, _seconds_of_turns(trainer, enough)
+        return random_step, _seconds_of_turns(trainer, rollout)
+    # TD3's actor learns at every second update.
+    return random_step, _seconds_of_turns(trainer, 2 * cycle, at_least=_TRIAL_SECONDS)
 
 
 def _fill_replay(trainer: Trainer) -> None:
@@ -220,13 +213,13 @@ def _fill_replay(trainer: Trainer) -> None:
     learner.burn_in = 0
 
 
-def _seconds_of_turns(trainer: Trainer, enough: Callable[[int, float], bool]) -> float:
-    """Mean seconds of a step, over turns until `enough(turns, seconds)`."""
+def _seconds_of_turns(trainer: Trainer, turns: int, *, at_least: float = 0.0) -> float:
+    """Mean seconds of a step, over so many turns of the loop, repeated for at least so many seconds."""
     loop, began = trainer.loop, time.monotonic()
-    first, turns = loop.steps, 0
-    while turns == 0 or not enough(turns, time.monotonic() - began):
-        loop.turn()
-        turns += 1
+    first = loop.steps
+    while loop.steps == first or time.monotonic() - began < at_least:
+        for _ in range(turns):
+            loop.turn()
     return (time.monotonic() - began) / (loop.steps - first)
 
 

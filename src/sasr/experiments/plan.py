@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import math
 import re
@@ -58,7 +57,7 @@ class GridRun:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` gives the same run back."""
-        data: dict[str, Any] = plain({**vars(self), "method": vars(self.method)})
+        data: dict[str, Any] = json.loads(json_text({**vars(self), "method": vars(self.method)}))
         return data
 
     @classmethod
@@ -75,7 +74,7 @@ class GridRun:
             content["task_settings"] = self.task_settings
         content["settings"] = {**self.method.settings}
         content["settings"].pop("checkpoint_minutes", None)  # it does not change the result
-        return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json_text(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -106,11 +105,12 @@ class Plan:
         parts: list[GridRun] = []
         for run in self.runs:
             parts_of_run = list(begun(run))
-            seeds_left = list(run.seeds)
-            for part in parts_of_run:
-                seeds_left = [seed for seed in seeds_left if seed not in part.seeds]
-            if seeds_left:
-                parts_of_run += _split_evenly(replace(run, seeds=tuple(seeds_left)), max(1, most_seeds(run)))
+            begun_seeds = {seed for part in parts_of_run for seed in part.seeds}
+            seeds_left = tuple(seed for seed in run.seeds if seed not in begun_seeds)
+            count = math.ceil(len(seeds_left) / max(1, most_seeds(run)))
+            for part in range(count):
+                first, end = (round(len(seeds_left) * edge / count) for edge in (part, part + 1))
+                parts_of_run.append(replace(run, seeds=seeds_left[first:end]))
             parts += sorted(parts_of_run, key=lambda part: run.seeds.index(part.seeds[0]))
         return Plan(tuple(parts))
 
@@ -193,12 +193,11 @@ def changed(
 
 def list_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """The seeds that are meant: the first ones where their number is given."""
+    seed_list: tuple[int, ...] = ()
     if _is_whole(seeds):
         seed_list = first_seeds(seeds)
     elif isinstance(seeds, Sequence) and all(map(_is_whole, seeds)):
         seed_list = tuple(seeds)
-    else:
-        seed_list = ()
     if not seed_list:
         raise SettingError("grid", "seeds", f"seeds = {seeds!r} must be the number of seeds, or a list of them")
     if len(set(seed_list)) < len(seed_list):
@@ -224,32 +223,16 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
     return f"seeds {', '.join(map(str, seeds))}"
 
 
-def _split_evenly(run: GridRun, most_seeds: int) -> list[GridRun]:
-    count = math.ceil(len(run.seeds) / most_seeds)
-    ends = [round(len(run.seeds) * part / count) for part in range(count + 1)]
-    return [replace(run, seeds=run.seeds[first:last]) for first, last in itertools.pairwise(ends)]
-
-
 def _path_part(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._=+-]+", "_", name).strip("_")
 
 
-_DECIDED_ELSEWHERE = (
-    "task",
-    "task_settings",
-    "agent",
-    "shaper",
-    "preset",
-    "seeds",
-    "steps",
-    "device",
-    "workers",
-    "agent_config",
-    "shaper_config",
+_OF_THE_GRID = {"task", "task_settings", "seeds", "steps", "agent", "agent_config", "shaper", "shaper_config", "preset"}
+_OF_THE_RUNNER = {"device", "workers"}
+SETTINGS = tuple(
+    entry.name for entry in dataclasses.fields(TrainConfig) if entry.name not in _OF_THE_GRID | _OF_THE_RUNNER
 )
-SETTINGS = tuple(entry.name for entry in dataclasses.fields(TrainConfig) if entry.name not in _DECIDED_ELSEWHERE)
 """Further settings of a run that a plan may set: all that neither the grid nor the runner decides."""
-_AUTO_AGENTS = ("sac", "sac_discrete")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,9 +262,9 @@ class Method:
         for name in self.settings:
             if name not in SETTINGS:
                 raise SettingError("", name, str(unknown_name("setting", name, SETTINGS)))
-        agents: tuple[str, ...] = _AUTO_AGENTS
+        agents = ["sac", "sac_discrete"]
         if self.agent != "auto":
-            agents = (agent_named(self.agent)[0],)
+            agents = [agent_named(self.agent)[0]]
         agent_classes = [AGENTS[agent].config for agent in agents]
         self._set("agent_settings", typed_settings("agent", agent_classes, self.agent_settings))
         self._set("settings", typed_settings("", [TrainConfig], self.settings))
@@ -303,9 +286,9 @@ class Method:
         agent, agent_config = self.agent, None
         if self.agent_settings:
             observation_space, action_space = _spaces_of(task, **task_settings)
-            agent, kind = agent_named(agent, action_space)
-            known = typed_settings("agent", [kind.config], self.agent_settings)
-            agent_config = kind.settings_for(observation_space, **known)
+            agent, entry = agent_named(agent, action_space)
+            known = typed_settings("agent", [entry.config], self.agent_settings)
+            agent_config = entry.settings_for(observation_space, **known)
         return TrainConfig(
             task=task,
             task_settings=task_settings,
@@ -359,14 +342,12 @@ def built_in_methods() -> dict[str, Method]:
 _spaces_of = lru_cache(maxsize=256)(spaces_of)
 
 
-def plain(value: Any) -> Any:
-    """A value in the types of JSON."""
-    if isinstance(value, LinearSchedule):
-        if value.steps == WHOLE_RUN:
-            return [value.start, value.end]
-        return [value.start, value.end, value.steps]
-    if isinstance(value, dict):
-        return {name: plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    return value
+def json_text(value: Any, *, sort_keys: bool = False) -> str:
+    """JSON in which a schedule is a list START, END, STEPS; without STEPS where it is as long as the run."""
+
+    def as_list(schedule: LinearSchedule) -> list[float]:
+        if schedule.steps == WHOLE_RUN:
+            return [schedule.start, schedule.end]
+        return [schedule.start, schedule.end, schedule.steps]
+
+    return json.dumps(value, sort_keys=sort_keys, default=as_list)

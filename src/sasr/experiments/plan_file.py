@@ -39,12 +39,15 @@ class Choice:
     steps: int | None = None
 
 
+EVERYTHING = Choice()
+
+
 def suites() -> dict[str, str]:
     """The suites that come with sasr, and what each is about."""
     return {name: tomllib.loads(text)["about"] for name, text in _suite_texts().items()}
 
 
-def read_suite(name: str, choice: Choice = Choice()) -> Plan:  # noqa: B008  it is frozen
+def read_suite(name: str, choice: Choice = EVERYTHING) -> Plan:
     """The plan of a suite, narrowed to a choice."""
     texts = _suite_texts()
     if name not in texts:
@@ -52,7 +55,7 @@ def read_suite(name: str, choice: Choice = Choice()) -> Plan:  # noqa: B008  it 
     return parse_plan(texts[name], where=f"suite {name}", choice=choice)
 
 
-def read_plan(path: str | Path, choice: Choice = Choice()) -> Plan:  # noqa: B008  it is frozen
+def read_plan(path: str | Path, choice: Choice = EVERYTHING) -> Plan:
     """A plan from a file, narrowed to a choice."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -63,7 +66,7 @@ def read_plan(path: str | Path, choice: Choice = Choice()) -> Plan:  # noqa: B00
     return parse_plan(text, where=str(path), choice=choice)
 
 
-def parse_plan(text: str, *, where: str, choice: Choice = Choice()) -> Plan:  # noqa: B008  it is frozen
+def parse_plan(text: str, *, where: str, choice: Choice = EVERYTHING) -> Plan:
     """A plan from TOML text; `where` names it in errors."""
     try:
         data = tomllib.loads(text)
@@ -90,24 +93,19 @@ class Lines:
             elif key := _KEY.match(line):
                 self.line_of_key.setdefault((*table, *_words(key[1])), number)
 
-    def of(self, *path: str, value: object = None) -> int:
+    def number_of(self, *path: str, value: str | None = None) -> int:
         """The line of a key, or of the nearest one around it; with a value, that value's line in its list."""
-        key_line = self._line_of_key(path)
-        if value is None or key_line is None:
-            return key_line or 1
-        next_keys = [line for line in self.line_of_key.values() if line > key_line]
-        end = min(next_keys, default=len(self.lines) + 1)
-        for number in range(key_line, end):
-            if re.search(rf"""["']{re.escape(str(value))}["']""", self.lines[number - 1]):
-                return number
-        return key_line
-
-    def _line_of_key(self, path: Place) -> int | None:
+        key_line = 1
         for length in range(len(path), 0, -1):
             near = [line for key, line in self.line_of_key.items() if key[:length] == path[:length]]
             if near:
-                return min(near)
-        return None
+                key_line = min(near)
+                break
+        next_keys = [line for line in self.line_of_key.values() if line > key_line]
+        for number in range(key_line, min(next_keys, default=len(self.lines) + 1)):
+            if value is not None and re.search(rf"""["']{re.escape(value)}["']""", self.lines[number - 1]):
+                return number
+        return key_line
 
 
 class _Reader:
@@ -121,16 +119,17 @@ class _Reader:
         self._check_names(self.data, _TOP, "key")
         if "about" in self.data and not isinstance(self.data["about"], str):
             raise self._error("about must be a text", "about")
-        self._read_methods(self.data.get("methods", []))
-        runs: list[GridRun] = []
+        self._read_methods(self.data.get("methods"))
         grids = self._grids()
         for name in ("tasks", "methods"):
-            self._check_choice(name, grids)
+            self._check_choice(name, [table for _, table in grids])
+        runs: list[GridRun] = []
         for at, table in grids:
             runs += self._runs(table, at)
         if not runs:
-            raise ValueError(f"{self.where} has no grid with both {_choice_in_words(self.choice)}; choose others")
-        if self.choice != Choice():
+            chosen = [", ".join(names) for names in (self.choice.tasks, self.choice.methods) if names]
+            raise ValueError(f"{self.where} has no grid with both {' and '.join(chosen)}; choose others")
+        if self.choice != EVERYTHING:
             runs = _merged(runs)
         try:
             return Plan(tuple(runs))
@@ -155,31 +154,26 @@ class _Reader:
             if table:
                 at = ("grids", str(number))
             self._check_names(table, _GRID, "key of a grid", *at)
-            whole = {**common, **table}
-            self._check_lists(whole, at)
-            grids.append((at, whole))
+            table = {**common, **table}
+            for name in ("tasks", "methods"):
+                names = table.get(name) or getattr(self.choice, name)
+                if not names:
+                    raise self._error(f"there are no {name}; write {name} = [...]", *at)
+                if not isinstance(names, list | tuple) or not all(isinstance(entry, str) for entry in names):
+                    raise self._error(f"{name} must be a list of names", *self._place(name, at))
+            grids.append((at, table))
         return grids
 
-    def _check_lists(self, table: Mapping[str, Any], at: Place) -> None:
-        for name in ("tasks", "methods"):
-            names = table.get(name) or getattr(self.choice, name)
-            if not names:
-                raise self._error(f"there are no {name}; write {name} = [...]", *at)
-            if not isinstance(names, list | tuple) or not all(isinstance(entry, str) for entry in names):
-                raise self._error(f"{name} must be a list of names", *self._place(name, at))
-
-    def _check_choice(self, name: str, grids: Sequence[tuple[Place, Mapping[str, Any]]]) -> None:
+    def _check_choice(self, name: str, grids: Sequence[Mapping[str, Any]]) -> None:
         """Refuse a task or a method that no grid has; a grid that names none takes all that are chosen."""
-        known: list[str] = []
-        for _, table in grids:
-            if not table.get(name):
-                return
-            known += [entry for entry in table[name] if entry not in known]
+        if not all(table.get(name) for table in grids):
+            return
+        known = list(dict.fromkeys(entry for table in grids for entry in table[name]))
         for chosen in getattr(self.choice, name) or ():
             if full_id(chosen) in map(full_id, known):
                 continue
             what = name.removesuffix("s")
-            others = _suites_with(chosen) if name == "tasks" else []
+            others = _suites_with(chosen) if what == "task" else []
             if not others and chosen not in built_in_methods():
                 unknown = unknown_name(what, chosen, known)
                 if what == "method":
@@ -198,8 +192,8 @@ class _Reader:
         for task in _narrowed(table.get("tasks"), self.choice.tasks):
             for method in _narrowed(table.get("methods"), self.choice.methods):
                 try:
-                    planned = grid([task], [method], seeds=seeds, steps=steps, described=self.methods)
-                    runs += self._with_common(planned)
+                    (run,) = grid([task], [method], seeds=seeds, steps=steps, described=self.methods)
+                    runs.append(self._with_common(run))
                 except SettingError as error:
                     if error.part == "grid":
                         raise self._error(str(error), *self._place(error.name, at)) from None
@@ -215,18 +209,15 @@ class _Reader:
                     raise self._error(str(error.args[0]), *self._place("methods", at), value=method) from None
         return runs
 
-    def _with_common(self, runs: Iterable[GridRun]) -> list[GridRun]:
-        """The same runs with the settings for all methods; a method's settings take precedence."""
+    def _with_common(self, run: GridRun) -> GridRun:
+        """The same run with the settings for all methods; its method's settings take precedence."""
         common = self._settings(self.data, ())
         if common["shaper_settings"]:
             raise SettingError("shaper", "", "settings of a shaper belong to a method: [methods.NAME.set.shaper]")
-        completed = []
-        for run in runs:
-            agent_settings = {**common["agent_settings"], **run.method.agent_settings}
-            settings = {**common["settings"], **run.method.settings}
-            method = replace(run.method, agent_settings=agent_settings, settings=settings)
-            completed.append(replace(run, method=method, task_settings=common["task_settings"]))
-        return completed
+        agent_settings = {**common["agent_settings"], **run.method.agent_settings}
+        settings = {**common["settings"], **run.method.settings}
+        method = replace(run.method, agent_settings=agent_settings, settings=settings)
+        return replace(run, method=method, task_settings=common["task_settings"])
 
     # --------------------------------------------------------------- methods
 
@@ -245,30 +236,22 @@ class _Reader:
         like = table.get("like", name if name in known else None)
         if like is not None and like not in known:
             raise self._error(str(unknown_shaper(like, known, what="method")), *at, "like")
-        base = known[like].content() if like else {}
+        base = known[like] if like else Method(name=name)
         settings = self._settings(table, at)
         if settings.pop("task_settings"):
             raise self._error("settings of a task are for all methods: write set.task.NAME at the top", *at, "set")
-        for part, values in settings.items():
-            settings[part] = {**base.get(part, {}), **values}
-        names: dict[str, str] = {}
+        changes: dict[str, Any] = {part: {**getattr(base, part), **values} for part, values in settings.items()}
         for key in ("agent", "shaper", "preset"):
-            if key in table or key in base:
-                word = table.get(key, base.get(key))
-                if not isinstance(word, str):
-                    raise self._error(f"{key} = {word!r} must be a name", *at, key)
-                names[key] = word
+            changes[key] = table.get(key, getattr(base, key))
+            if not isinstance(changes[key], str):
+                raise self._error(f"{key} = {changes[key]!r} must be a name", *at, key)
         try:
-            return Method(name=name, **names, **settings)  # type: ignore[arg-type]
+            return replace(base, name=name, **changes)
         except SettingError as error:
             raise self._error(f"method {name}: {error}", *at, *_place_of(error)) from None
         except (ValueError, TypeError) as error:
-            wrong_key = "set"
-            for key, word in names.items():
-                if repr(word) in str(error):
-                    wrong_key = key
-                    break
-            raise self._error(f"method {name}: {error}", *at, wrong_key) from None
+            named = [key for key in ("agent", "shaper", "preset") if repr(changes[key]) in str(error)]
+            raise self._error(f"method {name}: {error}", *at, *named[:1] or ["set"]) from None
 
     def _settings(self, table: Mapping[str, Any], at: Place) -> dict[str, dict[str, Any]]:
         """Tables `set` and `settings` of the file or of a method."""
@@ -300,8 +283,8 @@ class _Reader:
             return (*at, name)
         return (name,)
 
-    def _error(self, message: str, *path: str, value: object = None) -> ValueError:
-        return ValueError(f"{self.where}, line {self.lines.of(*path, value=value)}: {message}")
+    def _error(self, message: str, *path: str, value: str | None = None) -> ValueError:
+        return ValueError(f"{self.where}, line {self.lines.number_of(*path, value=value)}: {message}")
 
 
 def _narrowed(names: Sequence[str] | None, chosen: Sequence[str] | None) -> list[str]:
@@ -324,30 +307,21 @@ def _merged(runs: Iterable[GridRun]) -> list[GridRun]:
     return list(merged.values())
 
 
-def _choice_in_words(choice: Choice) -> str:
-    lists = [", ".join(names) for names in (choice.tasks, choice.methods) if names]
-    return " and ".join(lists)
-
-
 def _suites_with(task: str) -> list[str]:
     """The suites of which a grid has a task."""
     names = []
     for name, text in _suite_texts().items():
         data = tomllib.loads(text)
-        tasks: list[str] = []
-        for table in (data, *data.get("grids", [])):
-            tasks += table.get("tasks", [])
-        if full_id(task) in map(full_id, tasks):
+        tables = (data, *data.get("grids", []))
+        if any(full_id(task) in map(full_id, table.get("tasks", [])) for table in tables):
             names.append(name)
     return names
 
 
 def _suite_texts() -> dict[str, str]:
     """The suites by name, as TOML."""
-    texts = {}
-    for file in (resources.files("sasr.experiments") / "suites").iterdir():
-        if file.name.endswith(".toml"):
-            texts[file.name.removesuffix(".toml")] = file.read_text(encoding="utf-8")
+    files = (resources.files("sasr.experiments") / "suites").iterdir()
+    texts = {Path(file.name).stem: file.read_text("utf-8") for file in files if file.name.endswith(".toml")}
     return dict(sorted(texts.items()))
 
 

@@ -14,6 +14,7 @@ from sasr.experiments.worker import launch, outcome
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ANSWER = 5.0  # seconds for a cluster's address to answer
+_RETRIES = 5  # how often a job is started again after its worker or node died
 # Ray speaks gRPC: HTTP/2, whose servers answer this greeting with a frame of type 4, their settings.
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 
@@ -21,16 +22,15 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 class OnRay:
     """Runs each job as a Ray task, which resumes from its last checkpoint when a worker or a node dies."""
 
-    def __init__(self, *, address: str | None = None, gpus: float = 0.0, retries: int = 5) -> None:
+    def __init__(self, *, address: str | None = None, gpus: float = 0.0) -> None:
         """Nothing is started yet.
 
         Args:
             address: Of a cluster, HOST:PORT or auto; None starts Ray on this machine.
             gpus: GPUs of each job, may be a fraction.
-            retries: How often a job is started again after its worker or node died.
         """
         need("ray", extra="cluster", to="run on Ray")
-        self.address, self.gpus, self.retries = address, gpus, retries
+        self.address, self.gpus = address, gpus
         self._started = False
 
     @property
@@ -67,8 +67,8 @@ class OnRay:
         shown: set[str] = set()
         try:
             for job in jobs:
-                task = ray.remote(num_cpus=job.threads, num_gpus=self.gpus, max_retries=self.retries)(_carry_out)
-                pending[task.options(name=job.run.id).remote(job.to_json(), self.retries)] = job
+                task = ray.remote(num_cpus=job.threads, num_gpus=self.gpus, max_retries=_RETRIES)(_carry_out)
+                pending[task.options(name=job.run.id).remote(job.to_json())] = job
             while pending:
                 ended, _ = ray.wait(list(pending), timeout=0.3)
                 for reference in ended:
@@ -134,9 +134,9 @@ class OnRay:
         on_change(job, *outcome(job, code))
 
 
-def _carry_out(job: Mapping[str, Any], retries: int) -> int:
+def _carry_out(job: Mapping[str, Any]) -> int:
     """The Ray task: start a process for the job, as the local pool does, and return its exit code."""
-    for _ in range(retries + 1):
+    for _ in range(_RETRIES + 1):
         code = launch(Job.from_json(job)).wait()
         if code >= 0:  # it was not killed; otherwise it resumes from its last checkpoint
             break

@@ -16,56 +16,49 @@ import torch
 from sasr.api import complete
 from sasr.envs.worker_pool import cores
 from sasr.experiments.estimate import Footprint
-from sasr.experiments.job import Job, OnChange, run_job
+from sasr.experiments.job import Job, OnChange, State, run_job
 from sasr.experiments.plan import GridRun, Plan
 from sasr.experiments.worker import launch, outcome
-
-
-class Inline:
-    """Runs all jobs in this process, where a debugger sees everything."""
-
-    def check(self, jobs: Sequence[Job]) -> None:
-        """Every job can run in this process."""
-
-    def run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
-        """Run them in order; when one is stopped, the others are not started."""
-        before = torch.get_num_threads()
-        try:
-            self._run(jobs, on_change)
-        finally:
-            torch.set_num_threads(before)
-
-    def _run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
-        stopped = False
-        for job in jobs:
-            if stopped:
-                on_change(job, "stopped", "")
-                continue
-            on_change(job, "running", "")
-            torch.set_num_threads(job.threads)
-            try:
-                stopped = not run_job(job)
-            except KeyboardInterrupt:
-                stopped = True
-            except Exception as error:
-                job.log.parent.mkdir(parents=True, exist_ok=True)
-                with job.log.open("a") as log:
-                    log.write(traceback.format_exc())
-                on_change(job, "failed", f"{type(error).__name__}: {error}")
-                continue
-            on_change(job, "stopped" if stopped else "done", "")
 
 
 class Runner(Protocol):
     """Carries out jobs. Every job ends as done, failed or stopped; none is dropped."""
 
-    def check(self, jobs: Sequence[Job]) -> None:
-        """Raise if one of these jobs can't be run here; called before any is started."""
-        ...
-
     def run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
         """Run them; when one fails the others go on. Ctrl-C stops all of them with a checkpoint."""
         ...
+
+
+class Inline:
+    """Runs all jobs in this process, where a debugger sees everything."""
+
+    def run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
+        """Run them in order; when one is stopped, the others are not started."""
+        threads_before = torch.get_num_threads()
+        state: State = "done"
+        reason = ""
+        try:
+            for job in jobs:
+                if state != "stopped":
+                    on_change(job, "running", "")
+                    torch.set_num_threads(job.threads)
+                    state, reason = _run_here(job)
+                on_change(job, state, reason)
+        finally:
+            torch.set_num_threads(threads_before)
+
+
+def _run_here(job: Job) -> tuple[State, str]:
+    """Run a job in this process; returns its state, and the reason where it failed."""
+    try:
+        return ("done" if run_job(job) else "stopped"), ""
+    except KeyboardInterrupt:
+        return "stopped", ""
+    except Exception as error:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        with job.log.open("a") as log:
+            log.write(traceback.format_exc())
+        return "failed", f"{type(error).__name__}: {error}"
 
 
 Where = Literal["pool", "inline", "ray"]
@@ -98,9 +91,6 @@ class Pool:
         """
         self.cores, self.memories = cores, list(memories)
         self.running: dict[str, tuple[subprocess.Popen[bytes], Job, Memory]] = {}
-
-    def check(self, jobs: Sequence[Job]) -> None:
-        """Every job can run on this machine."""
 
     def run(self, jobs: Sequence[Job], on_change: OnChange) -> None:
         """Start jobs in order, each as soon as cores and memory are free."""
@@ -168,8 +158,8 @@ def memories_of(device: str) -> list[Memory]:
     visible = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     memories = []
     for index in indices:
-        gpu = visible[index] if visible else str(index)
-        memories.append(Memory(gpu, int(0.9 * torch.cuda.get_device_properties(index).total_memory)))
+        total = torch.cuda.get_device_properties(index).total_memory
+        memories.append(Memory(visible[index] if visible else str(index), int(0.9 * total)))
     return memories
 
 
@@ -212,9 +202,8 @@ class Resources:
             return lambda run: self.population or len(run.seeds)
         # On CPUs several processes of one thread are faster than one process of several threads
         # (benchmarks/sharing.py). GPUs differ in whether processes can share them, so there users decide.
-        on_cpus = self.on == "pool" and not any(memory.gpu for memory in self.memories)
         processes = 1
-        if on_cpus:
+        if self.on == "pool" and not any(memory.gpu for memory in self.memories):
             processes = max(1, self._slots() // len(plan.runs))
         smallest = min(memory.bytes for memory in self.memories)
 

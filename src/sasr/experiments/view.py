@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from types import TracebackType
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -46,9 +45,7 @@ class GridView:
         self.grid.on_change = self.show_change
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
         if self.live:
             self.live.stop()
@@ -81,11 +78,8 @@ class GridView:
         return Group(table, Text(self._summary(len(statuses) - room), "dim"))
 
     def _summary(self, hidden: int) -> str:
-        parts = []
-        for state in reversed(_ORDER):
-            count = len(self.grid.of(state))
-            if count:
-                parts.append(f"{count} {state}")
+        counts = {state: len(self.grid.of(state)) for state in reversed(_ORDER)}
+        parts = [f"{count} {state}" for state, count in counts.items() if count]
         parts.append(span(time.monotonic() - self.began))
         if hidden > 0:
             parts.append(f"{hidden} not shown")
@@ -93,10 +87,8 @@ class GridView:
 
     def _print_every_minute(self) -> None:
         while not self._over.wait(PLAIN_SECONDS):
-            parts = []
-            for status in self.grid.of("running"):
-                run = status.job.run
-                parts.append(f"{run}: {progress_of(status.job).step / run.steps:.0%}")
+            running = [status.job for status in self.grid.of("running")]
+            parts = [f"{job.run}: {progress_of(job).step / job.run.steps:.0%}" for job in running]
             self.console.print_line(f"{self._summary(0)} ({'; '.join(parts)})")
 
 

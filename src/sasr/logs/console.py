@@ -62,25 +62,20 @@ class ConsoleView(Recorder):
             self._add_past(read_metrics(self.folder, "episode", "evaluation"))
         self.times: deque[tuple[float, int]] = deque([(time.monotonic(), self.steps)])
         self.drawn = time.monotonic()
-        self.title = " · ".join(
-            [
-                config.task,
-                config.agent,
-                f"shaper {shaper_in_words(config)}",
-                _seeds_in_words(config),
-                str(trainer.device),
-                f"memory {memory(trainer.learner.held_bytes)}",
-            ]
-        )
+        seeds = f"seed {config.seeds[0]}"
+        if self.seeds > 1:
+            seeds = f"{self.seeds} seeds"
+        parts = [config.task, config.agent, f"shaper {shaper_in_words(config)}", seeds, str(trainer.device)]
+        self.title = " · ".join([*parts, f"memory {memory(trainer.learner.held_bytes)}"])
         if self.console.is_terminal:
             self.live = Live(console=self.console, auto_refresh=False, get_renderable=self._view)
             self.live.start()
         else:
-            self._print(self.title)
+            self.console.print_line(self.title)
         if self.steps:
-            self._print(f"resumed at step {self.steps:,}")
+            self.console.print_line(f"resumed at step {self.steps:,}")
         if trainer.pace is not None and trainer.pace.start:
-            self._print(trainer.pace.start)
+            self.console.print_line(trainer.pace.start)
 
     def turned(self, steps: int) -> None:
         """Redraw now and then."""
@@ -109,11 +104,11 @@ class ConsoleView(Recorder):
 
     def notice(self, steps: int, text: str) -> None:
         """Print it at once."""
-        self._print(f"step {steps:,}: {text}")
+        self.console.print_line(f"step {steps:,}: {text}")
 
     def warn(self, text: str) -> None:
         """Print a warning."""
-        self._print(text)
+        self.console.print_line(text)
 
     def save(self) -> dict[str, Any]:
         """Show that a checkpoint is written; there is no state, because `begin` reads the metrics file."""
@@ -123,9 +118,8 @@ class ConsoleView(Recorder):
     def close(self, steps: int) -> None:
         """Draw the last view, which stays."""
         self.steps = steps
-        if self.live:
-            live = self.live
-            self.live = None
+        live, self.live = self.live, None
+        if live:
             live.stop()  # which draws a last time
 
     # ------------------------------------------------------------ drawn
@@ -133,17 +127,16 @@ class ConsoleView(Recorder):
     def _draw(self, now: float) -> None:
         self.drawn = now
         self.times.append((now, self.steps))
-        while len(self.times) > 2 and self._is_outdated(*self.times[0]):
+        # Speed is of the last seconds alone, and not of the burn-in, which is faster than learning.
+        while len(self.times) > 2:
+            time_then, steps_then = self.times[0]
+            if now - time_then <= _MEMORY and not steps_then < self.burn_in < self.steps:
+                break
             self.times.popleft()
         if self.live:
             self.live.refresh()
         else:
-            self._print(self._line())
-
-    def _is_outdated(self, time_then: float, steps_then: int) -> bool:
-        """Whether a moment is too old for the speed; the burn-in is faster than learning."""
-        is_burn_in = steps_then < self.burn_in < self.steps
-        return is_burn_in or self.drawn - time_then > _MEMORY
+            self.console.print_line(self._line())
 
     def _line(self) -> str:
         parts = [f"step {self.steps:,}/{self.total:,} ({self.steps / max(self.total, 1):.0%})"]
@@ -236,9 +229,6 @@ class ConsoleView(Recorder):
         mean, _ = mean_and_error(self.recent.means()["ep_rew_mean"])
         self.training_curve.append(mean)
 
-    def _print(self, text: str) -> None:
-        self.console.print_line(text)
-
 
 _TRAINING = (("return", "ep_rew_mean", False), ("success", "success_rate", True), ("length", "ep_len_mean", False))
 
@@ -248,12 +238,6 @@ def shaper_in_words(config: TrainConfig) -> str:
     if config.shaper == "sasr":
         return f"{config.shaper} ({config.preset})"
     return config.shaper
-
-
-def _seeds_in_words(config: TrainConfig) -> str:
-    if len(config.seeds) > 1:
-        return f"{len(config.seeds)} seeds"
-    return f"seed {config.seeds[0]}"
 
 
 def spread(values: NDArray[np.float64], *, share: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -65,7 +66,6 @@ class MetricsFile(Recorder):
         self._failed = False
         self._seeds: tuple[int, ...] = ()
         self._every = 1
-        self._next_clock = 1
         self._steps = 0
         self._last_clock = -1  # the step of the last line of the kind clock
         self._memory: PeakMemory | None = None
@@ -83,7 +83,6 @@ class MetricsFile(Recorder):
         self._seeds = trainer.config.seeds
         self._every = trainer.config.log_every
         self._steps = trainer.loop.steps
-        self._next_clock = (self._steps // self._every + 1) * self._every
         # Unbuffered, so that a killed run loses no line.
         self.file = cast(BinaryIO, self.path.open("ab", buffering=0))
         _lock(self.file, self.path)
@@ -104,9 +103,9 @@ class MetricsFile(Recorder):
 
     def turned(self, steps: int) -> None:
         """Write the time every `log_every` steps."""
+        is_due = steps // self._every != self._steps // self._every
         self._steps = steps
-        if steps >= self._next_clock:
-            self._next_clock = (steps // self._every + 1) * self._every
+        if is_due:
             self._write_clock(steps)
 
     def episodes(self, steps: int, ended: Sequence[Episode]) -> None:
@@ -263,10 +262,8 @@ def recorded_steps(run: str | Path, *kinds: Kind) -> int:
 
 def free_place(folder: Path) -> Path:
     """The first of metrics.1.jsonl, metrics.2.jsonl, … that does not exist."""
-    number = 1
-    while (folder / f"metrics.{number}.jsonl").exists():
-        number += 1
-    return folder / f"metrics.{number}.jsonl"
+    places = (folder / f"metrics.{number}.jsonl" for number in itertools.count(1))
+    return next(place for place in places if not place.exists())
 
 
 def _end_of_line(path: Path, end: int) -> int:

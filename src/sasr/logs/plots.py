@@ -153,20 +153,12 @@ class SuccessMap(Recorder):
         self.kept_steps: list[int] = []
         self.kept_rates: list[NDArray[np.float32]] = []
 
-    @staticmethod
-    def fits(trainer: Trainer) -> bool:
-        """Whether there is a map to draw."""
-        space, shaper = trainer.population.observation_space, trainer.shaper
-        is_sasr = isinstance(shaper, SASR) and not shaper.config.state_action
-        return is_sasr and has_two_bounded_entries(space)
-
     def begin(self, trainer: Trainer) -> None:
         """Set up the grid; a resumed run keeps its earlier maps."""
-        if not self.fits(trainer):
+        space, shaper = trainer.population.observation_space, trainer.shaper
+        if not isinstance(shaper, SASR) or shaper.config.state_action or not has_two_bounded_entries(space):
             return
-        space = trainer.population.observation_space
-        assert isinstance(trainer.shaper, SASR)
-        self.shaper = trainer.shaper
+        self.shaper = shaper
         (x_low, y_low), (x_high, y_high) = space.low.tolist(), space.high.tolist()
         self.x = np.linspace(x_low, x_high, _MAP_POINTS)
         self.y = np.linspace(y_low, y_high, _MAP_POINTS)
@@ -177,7 +169,7 @@ class SuccessMap(Recorder):
                 maps = read_maps(self.folder)
                 count = int((maps.steps <= trainer.loop.steps).sum())
                 self.kept_steps, self.kept_rates = maps.steps[:count].tolist(), list(maps.rate[:count])
-            except Exception as error:  # numpy and zipfile have many kinds for a damaged file
+            except ValueError as error:
                 raise ValueError(f"{MAPS_DATA} can't be read, only what follows will be in it: {error}") from error
 
     def turned(self, steps: int) -> None:

@@ -23,12 +23,11 @@ EPISODES = 100
 class Recorders(Recorder):
     """Calls every recorder in order, and saves their states by name.
 
-    The metrics are essential. If another recorder fails, the run goes on, with one notice.
+    If one fails, the run goes on, with one notice; but "metrics" is essential.
     """
 
-    def __init__(self, recorders: Mapping[str, Recorder], *, essential: str = "metrics") -> None:
+    def __init__(self, recorders: Mapping[str, Recorder]) -> None:
         self.recorders = dict(recorders)
-        self.essential = essential
         self._steps = 0
         self._failed: set[str] = set()
 
@@ -84,12 +83,11 @@ class Recorders(Recorder):
             try:
                 call(name, self.recorders[name])
             except Exception as error:
-                if name == self.essential:
+                if name == "metrics":
                     raise
                 if name not in self._failed:
                     self._failed.add(name)
-                    reason = f"{type(error).__name__}: {error}"
-                    self.notice(self._steps, f"{name} failed ({reason}); the run goes on")
+                    self.notice(self._steps, f"{name} failed ({type(error).__name__}: {error}); the run goes on")
 
 
 class RecentEpisodes:

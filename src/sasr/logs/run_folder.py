@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -137,10 +138,15 @@ def read_facts(folder: Path) -> dict[str, Any]:
         damage = "is missing"
     except (ValueError, RecursionError):
         damage = "is cut off or was changed"
-    if not damage:
-        _check_format(folder, facts)
-        return dict(facts)
-    return _restored(file, damage)
+    if damage:
+        facts = _restored(file, damage)
+    if facts["format"] > FORMAT:
+        by = facts.get("versions", {}).get("sasr", "unknown")
+        raise ValueError(
+            f"{folder} was written by a newer sasr ({by}, format {facts['format']}; this one reads up to {FORMAT}): "
+            "upgrade sasr"
+        )
+    return dict(facts)
 
 
 def _damage(facts: Any) -> str:
@@ -154,23 +160,13 @@ def _damage(facts: Any) -> str:
     return ""
 
 
-def _check_format(folder: Path, facts: Mapping[str, Any]) -> None:
-    written = facts["format"]
-    if written > FORMAT:
-        by = facts.get("versions", {}).get("sasr", "unknown")
-        raise ValueError(
-            f"{folder} was written by a newer sasr ({by}, format {written}; this one reads up to {FORMAT}): "
-            "upgrade sasr"
-        )
-
-
 def _restored(file: Path, damage: str) -> dict[str, Any]:
     folder = file.parent
     saved = checkpoint.newest(folder / CHECKPOINTS)
-    facts = None
+    facts: Any = None
     if saved is not None:
         facts = saved.facts.get("recorder", {}).get(COPY)
-    if saved is None or facts is None or _damage(facts):
+    if saved is None or _damage(facts):
         error_type = ValueError if file.exists() else FileNotFoundError
         raise error_type(
             f"{file} {damage}, and no complete checkpoint has a copy: {folder} is not a run, or an incomplete one; "
@@ -204,25 +200,18 @@ def check_free(path: Path) -> None:
 def default_place(config: TrainConfig) -> Path:
     """`runs/TASK-shaper-YYYYmmdd-HHMMSS`, with a counter where that is taken."""
     task = re.sub(r"[^\w.-]+", "-", config.task.removeprefix("SASR/")).strip("-")
-    path = PLACE / f"{task}-{config.shaper}-{time.strftime('%Y%m%d-%H%M%S')}"
-    counter = 2
-    free = path
-    while free.exists():
-        free = path.with_name(f"{path.name}-{counter}")
-        counter += 1
-    return free
+    name = f"{task}-{config.shaper}-{time.strftime('%Y%m%d-%H%M%S')}"
+    names = itertools.chain([name], (f"{name}-{counter}" for counter in itertools.count(2)))
+    return next(PLACE / name for name in names if not (PLACE / name).exists())
 
 
 def _near(path: Path) -> str:
     """A hint at the newest run in the same folder."""
-    parent = path.parent
-    if not parent.is_dir():
-        return ""
-    runs = sorted(file.parent for file in parent.glob(f"*/{CONFIG}"))
+    runs = sorted(file.parent for file in path.parent.glob(f"*/{CONFIG}"))
     if not runs:
         return ""
     newest = max(runs, key=lambda run: run.stat().st_mtime)
-    return f"; the newest one in {parent} is {newest}"
+    return f"; the newest one in {path.parent} is {newest}"
 
 
 def _versions() -> dict[str, str]:
@@ -272,10 +261,11 @@ def _machine(device: torch.device) -> dict[str, Any]:
     device_name = str(device)
     if device.type == "cuda":
         device_name = torch.cuda.get_device_name(device)
-    return {"system": platform.system(), "processor": _processor(), "cores": cores(), "device": device_name}
+    return {"system": platform.system(), "processor": processor(), "cores": cores(), "device": device_name}
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of the machine's processor."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -313,8 +303,7 @@ def space_from_json(data: Mapping[str, Any]) -> spaces.Space[Any]:
     if kind == "Box":
         shape = tuple(data["shape"])
         dtype = np.dtype(data["dtype"])
-        low = _bound_from_json(data["low"], shape, dtype)
-        high = _bound_from_json(data["high"], shape, dtype)
+        low, high = (_bound_from_json(data[name], shape, dtype) for name in ("low", "high"))
         return spaces.Box(low, high, shape, dtype.type)
     if kind == "Discrete":
         return spaces.Discrete(data["n"], start=data["start"])

@@ -35,18 +35,16 @@ def learning_curves(
             also of methods that were only run on other tasks.
         rivals: Methods whose reference curves are drawn even if they were not run.
     """
-    methods: list[str] = []
-    for seeds_by_method in panels.values():
-        methods += [method for method in seeds_by_method if method not in methods]
-    alone = _with_reference_alone(rivals, methods, panels, reference or {})
+    methods = list(dict.fromkeys(method for seeds_by_method in panels.values() for method in seeds_by_method))
+    reference = reference or {}
+    alone = _with_reference_alone(rivals, methods, panels, reference)
     methods += alone
     figure, axes = curve_grid(len(panels))
     for (task, seeds_by_method), panel in zip(panels.items(), axes, strict=True):
-        curves = (reference or {}).get(task, {})
         end = last_step(seeds_by_method) or math.inf
         for method, seeds in seeds_by_method.items():
             draw_method(panel, seeds, style(methods.index(method)))
-        for method, curve in _reference_by_method(methods, seeds_by_method, curves).items():
+        for method, curve in _reference_by_method(methods, seeds_by_method, reference.get(task, {})).items():
             draw_reference(panel, curve.until(end), style(methods.index(method))[0])
         if not panel.lines:
             panel.text(0.5, 0.5, "not run", transform=panel.transAxes, ha="center", fontsize=9, color="#777777")
@@ -70,26 +68,17 @@ def _reference_by_method(
 
 
 def _with_reference_alone(
-    rivals: Sequence[str],
-    methods: Sequence[str],
-    panels: Panels,
-    reference: Mapping[str, Mapping[str, Reference]],
+    rivals: Sequence[str], methods: Sequence[str], panels: Panels, reference: Mapping[str, Mapping[str, Reference]]
 ) -> list[str]:
     """Those of the rivals that have a reference curve on some task, and no method that it is drawn with."""
     shown = {family(method) for method in methods}
-    known: set[str] = set()
-    for task in panels:
-        known |= reference.get(task, {}).keys()
+    known = {method for task in panels for method in reference.get(task, {})}
     return [rival for rival in rivals if rival in known and rival not in shown]
 
 
 def last_step(seeds_by_method: Mapping[str, Sequence[SeedResult]]) -> int:
     """The last step of the longest curve; 0 without any."""
-    last = 0
-    for seeds in seeds_by_method.values():
-        for seed in seeds:
-            last = max(last, *seed.steps[-1:], 0)
-    return last
+    return max((seed.steps[-1] for seeds in seeds_by_method.values() for seed in seeds if seed.steps), default=0)
 
 
 def visit_density(
@@ -129,7 +118,7 @@ def visit_density(
 
 
 def bonus_along_feature(
-    *, steps: Sequence[int], feature: Floats, bonus: Floats, name: str, seeds: Sequence[SeedResult], stages: int = 4
+    *, steps: Sequence[int], feature: Floats, bonus: Floats, name: str, seeds: Sequence[SeedResult]
 ) -> Any:
     """SASR's bonus along one state variable, above the learning curve: the paper's Figure 4.
 
@@ -139,9 +128,9 @@ def bonus_along_feature(
         bonus: The bonus there, (K, n).
         name: Name of the state variable.
         seeds: The seeds of the learning curve.
-        stages: How many of the steps are shown, evenly spread, with the last.
     """
-    shown = [round(k) for k in np.linspace(-1, len(steps) - 1, min(stages, len(steps)) + 1)[1:]]
+    # Four of the steps, evenly spread, with the last.
+    shown = [round(k) for k in np.linspace(-1, len(steps) - 1, min(4, len(steps)) + 1)[1:]]
     figure, upper, lower = panels_over_one(len(shown))
     limits = (float(feature.min()), float(feature.max())), (float(bonus.min()), float(bonus.max()))
     for panel, moment in zip(upper, shown, strict=True):
@@ -204,13 +193,10 @@ def draw_reference(panel: Any, curve: Reference, colour: str) -> None:
 
 def panels_of(collection: Collection) -> dict[str, dict[str, Sequence[SeedResult]]]:
     """The seeds of all results, in the order of `collection.methods`."""
-    panels: dict[str, dict[str, Sequence[SeedResult]]] = {}
-    for task in collection.tasks:
-        panels[task] = {}
-        for method in collection.methods:
-            result = collection.result(task, method)
-            if result and result.seeds:
-                panels[task][method] = result.seeds
+    panels: dict[str, dict[str, Sequence[SeedResult]]] = {task: {} for task in collection.tasks}
+    for result in sorted(collection.results, key=lambda result: collection.methods.index(result.method)):
+        if result.seeds:
+            panels[result.task][result.method] = result.seeds
     return panels
 
 

@@ -144,9 +144,7 @@ def _duration(seconds: float) -> str:
 def _aggregate(aggregate: Aggregate) -> dict[str, Any]:
     profile = None
     if aggregate.profile:
-        profile = {}
-        for name, values in aggregate.profile._asdict().items():
-            profile[name] = _all_rounded(values)
+        profile = {name: _all_rounded(values) for name, values in aggregate.profile._asdict().items()}
     return {
         "method": aggregate.method,
         "tasks": aggregate.tasks,

@@ -43,7 +43,7 @@ class Profile(NamedTuple):
     high: Scores
 
 
-class Curve(NamedTuple):
+class MeanCurve(NamedTuple):
     """Several seeds as one curve, each (steps,)."""
 
     steps: Scores
@@ -92,7 +92,7 @@ def estimate(strata: Strata, statistic: Statistic = iqm, *, seed: int = 0, draws
     """
     groups = _checked_strata(strata)
     value = float(statistic([runs[None] for runs in groups])[0])
-    if not _repeated(groups):
+    if all(len(runs) == 1 for runs in groups):
         return Estimate(value, math.nan, math.nan)
     low, high = _ends(statistic(_drawn(groups, np.random.default_rng(seed), draws)))
     return Estimate(value, float(low), float(high))
@@ -104,15 +104,10 @@ def probability_of_improvement(ours: Strata, theirs: Strata, *, seed: int = 0, d
     >>> probability_of_improvement([[2.0, 3.0]], [[1.0, 2.0]]).value
     0.875
     """
-    first, second = _checked_strata(ours), _checked_strata(theirs)
-    if len(first) != len(second):
-        raise ValueError(f"{len(first)} tasks against {len(second)}; give both methods' runs on the same tasks")
-    value = float(_wins([runs[None] for runs in first], [runs[None] for runs in second])[0])
-    if not (_repeated(first) or _repeated(second)):
-        return Estimate(value, math.nan, math.nan)
-    rng = np.random.default_rng(seed)
-    low, high = _ends(_wins(_drawn(first, rng, draws), _drawn(second, rng, draws)))
-    return Estimate(value, float(low), float(high))
+    tasks = len(ours)
+    if tasks != len(theirs):
+        raise ValueError(f"{tasks} tasks against {len(theirs)}; give both methods' runs on the same tasks")
+    return estimate([*ours, *theirs], lambda strata: _wins(strata[:tasks], strata[tasks:]), seed=seed, draws=draws)
 
 
 def performance_profile(strata: Strata, thresholds: ArrayLike, *, seed: int = 0, draws: int = DRAWS) -> Profile:
@@ -178,17 +173,17 @@ def aligned(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[Scores, Scor
     return grid, rows
 
 
-def mean_curve(steps: Scores, values: Scores) -> Curve:
+def mean_curve(steps: Scores, values: Scores) -> MeanCurve:
     """Mean ± standard error over the seeds with a value; values (seeds, T)."""
     count = np.isfinite(values).sum(0)
     known = np.where(np.isfinite(values), values, 0.0)
     mean = np.where(count > 0, known.sum(0) / np.maximum(count, 1), np.nan)
     squares = np.where(np.isfinite(values), (values - mean) ** 2, 0.0).sum(0)
     error = np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1) / np.maximum(count, 1)), np.nan)
-    return Curve(steps, mean, mean - error, mean + error, count)
+    return MeanCurve(steps, mean, mean - error, mean + error, count)
 
 
-def iqm_curve(steps: Scores, values: Scores, *, seed: int = 0, draws: int = 500) -> Curve:
+def iqm_curve(steps: Scores, values: Scores, *, seed: int = 0, draws: int = 500) -> MeanCurve:
     """Interquartile mean at every step with pointwise bootstrap intervals over seeds; values (seeds, T)."""
     count = np.isfinite(values).sum(0)
     centre, low, high = (np.full(len(steps), np.nan) for _ in range(3))
@@ -200,7 +195,7 @@ def iqm_curve(steps: Scores, values: Scores, *, seed: int = 0, draws: int = 500)
             picks = np.random.default_rng(seed).integers(seeds, size=(draws, seeds))
             again = interquartile_mean(present[:, picks])
             low[at], high[at] = np.quantile(again, _TAILS, axis=-1)
-    return Curve(steps, centre, low, high, count)
+    return MeanCurve(steps, centre, low, high, count)
 
 
 def normalised(values: ArrayLike, low: float, high: float) -> Scores:
@@ -222,10 +217,6 @@ def _wins(ours: Sequence[Scores], theirs: Sequence[Scores]) -> Scores:
 
 def _drawn(groups: Sequence[Scores], rng: np.random.Generator, draws: int) -> list[Scores]:
     return [runs[rng.integers(len(runs), size=(draws, len(runs)))] for runs in groups]
-
-
-def _repeated(groups: Sequence[Scores]) -> bool:
-    return any(len(runs) > 1 for runs in groups)
 
 
 def _ends(samples: Scores) -> Scores:

@@ -105,12 +105,10 @@ def statistics_of(
     Areas are up to the planned end of a task's shortest run, or up to `until`; curves that end before have none.
     """
     scale = _scales(collection)
-    shortest: dict[str, int] = {}
-    for result in collection.results:
-        shortest[result.task] = min(result.steps, shortest.get(result.task, result.steps))
     statistics = {}
     for result in collection.results:
-        end = shortest[result.task] if until is None else until
+        shortest = min(other.steps for other in collection.results if other.task == result.task)
+        end = shortest if until is None else until
         statistics[result.task, result.method] = _statistics(result, end, scale[result.task], seed, draws)
     return statistics
 
@@ -119,11 +117,8 @@ def _scales(collection: Collection) -> dict[str, Scale]:
     scales = {}
     for task in collection.tasks:
         results = [result for result in collection.results if result.task == task]
-        means = []
-        for result in results:
-            scores = _finite(result.scores)
-            if len(scores):
-                means.append(float(scores.mean()))
+        scores = [_finite(result.scores) for result in results]
+        means = [float(finite.mean()) for finite in scores if len(finite)]
         scales[task] = (math.nan, math.nan)
         if _learned(task, results) and means and max(means) > min(means):
             scales[task] = (min(means), max(means))
@@ -134,10 +129,8 @@ def _learned(task: str, results: Sequence[Result]) -> bool:
     """Whether any seed succeeded; assumed where success is unknown, as outside the catalogue."""
     if task not in BY_NAME:
         return True
-    rates: list[float] = []
-    for result in results:
-        for seed in result.seeds:
-            rates += filter(math.isfinite, (*seed.success, seed.final_success))
+    seeds = [seed for result in results for seed in result.seeds]
+    rates = [rate for seed in seeds for rate in (*seed.success, seed.final_success) if math.isfinite(rate)]
     return max(rates, default=1.0) > 0.0
 
 
@@ -170,12 +163,12 @@ def _statistics(result: Result, until: int, scale: Scale, seed: int, draws: int)
     return Statistics(result, scores, mean, error, iqm, area, area_error, areas, halfway, reached)
 
 
-Strata = dict[str, NDArray[np.float64]]
+ScoresByTask = dict[str, NDArray[np.float64]]
 
 
 def _strata(
     method: str, tasks: Sequence[str], statistics: dict[tuple[str, str], Statistics], scale: dict[str, Scale]
-) -> Strata:
+) -> ScoresByTask:
     """Normalised scores of a method, by task."""
     strata = {}
     for task in tasks:
@@ -185,7 +178,7 @@ def _strata(
     return strata
 
 
-def _aggregate(method: str, strata: Strata, first: Strata, seed: int, draws: int) -> Aggregate:
+def _aggregate(method: str, strata: ScoresByTask, first: ScoresByTask, seed: int, draws: int) -> Aggregate:
     if not strata:
         return Aggregate(method, 0, 0, NOTHING, NOTHING, NOTHING, None)
     groups = list(strata.values())

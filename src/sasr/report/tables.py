@@ -102,19 +102,18 @@ class Table:
     @property
     def known(self) -> bool:
         """Whether it has any number."""
-        for row in self.rows:
-            for entry in row[1:]:
-                if isinstance(entry.value, float) and not math.isnan(entry.value):
-                    return True
-        return False
+        values = [entry.value for row in self.rows for entry in row[1:]]
+        return any(isinstance(value, float) and not math.isnan(value) for value in values)
 
 
 def report_tables(summary: Summary) -> dict[str, Table]:
     """All tables of a report that have any number, by the names of their files."""
+    iqm = "Final return, interquartile mean over seeds [95 % bootstrap interval]"
+    area = "Area under the learning curve divided by its length, mean ± standard error over seeds"
     tables = {
         "final": final_table(summary),
-        "iqm": iqm_table(summary),
-        "area": area_table(summary),
+        "iqm": _by_task(summary, iqm, lambda statistics: _interval(statistics.iqm)),
+        "area": _by_task(summary, area, area_entry),
         "halfway": halfway_table(summary),
         "time": cost_table(summary, "time"),
         "memory": cost_table(summary, "memory"),
@@ -128,18 +127,6 @@ def final_table(summary: Summary) -> Table:
     return _by_task(summary, "Final return, mean ± standard error over seeds", final_entry)
 
 
-def iqm_table(summary: Summary) -> Table:
-    """Tasks by methods: interquartile mean with 95 % bootstrap intervals."""
-    title = "Final return, interquartile mean over seeds [95 % bootstrap interval]"
-    return _by_task(summary, title, lambda statistics: _interval(statistics.iqm))
-
-
-def area_table(summary: Summary) -> Table:
-    """Tasks by methods: mean height of the learning curves."""
-    title = "Area under the learning curve divided by its length, mean ± standard error over seeds"
-    return _by_task(summary, title, area_entry)
-
-
 def halfway_table(summary: Summary) -> Table:
     """Tasks by methods: steps to the middle between the worst and the best method."""
     title = "Steps to the middle between the worst and the best method's final return, median over seeds"
@@ -150,25 +137,17 @@ def aggregate_table(summary: Summary) -> Table:
     """Methods over all tasks, complete ones first, the best on top."""
     first, total = summary.methods[0], len(summary.learned)
     incomplete = {aggregate.method for aggregate in summary.aggregates if aggregate.tasks < total}
-    for (_, method), statistics in summary.statistics.items():
-        if statistics.incomplete:
-            incomplete.add(method)
+    incomplete |= {method for (_, method), statistics in summary.statistics.items() if statistics.incomplete}
 
     def complete_and_best_first(aggregate: Aggregate) -> tuple[bool, bool, float]:
         return aggregate.method in incomplete, aggregate.tasks == 0, -aggregate.iqm.value
 
     rows = []
     for aggregate in sorted(summary.aggregates, key=complete_and_best_first):
+        name = Entry(aggregate.method, mark="*" if aggregate.method in incomplete else "")
         better = Entry() if aggregate.method == first else _interval(aggregate.better)
-        row = [
-            Entry(aggregate.method, mark="*" if aggregate.method in incomplete else ""),
-            _interval(aggregate.iqm),
-            _interval(aggregate.mean),
-            better,
-            Entry(f"{aggregate.tasks} of {total}"),
-            Entry(str(aggregate.runs)),
-        ]
-        rows.append(tuple(row))
+        counts = Entry(f"{aggregate.tasks} of {total}"), Entry(str(aggregate.runs))
+        rows.append((name, _interval(aggregate.iqm), _interval(aggregate.mean), better, *counts))
     notes = [
         "Returns are normalised by task: the worst method's mean is 0, the best's is 1. Intervals: 95 %, bootstrap."
     ]
@@ -241,7 +220,9 @@ def table_by_task(
     rows = []
     for task in tasks:
         rows.append(_row(task, [statistics.get((task, method)) for method in methods], entry, highest))
-    return Table(title=title, columns=("task", *methods), rows=tuple(rows), notes=_notes(rows))
+    marks = {mark for row in rows for entry in row for mark in entry.mark}
+    notes = tuple(f"{mark} {meaning}" for mark, meaning in _MARKS.items() if mark in marks)
+    return Table(title=title, columns=("task", *methods), rows=tuple(rows), notes=notes)
 
 
 def _by_task(summary: Summary, title: str, entry: Callable[[Statistics], Entry], highest: bool = True) -> Table:
@@ -251,14 +232,8 @@ def _by_task(summary: Summary, title: str, entry: Callable[[Statistics], Entry],
 def _row(
     task: str, by_method: Sequence[Statistics | None], make_entry: Callable[[Statistics], Entry], highest: bool
 ) -> tuple[Entry, ...]:
-    entries: list[Entry] = []
-    lengths: set[int] = set()
-    for statistics in by_method:
-        if statistics is None:
-            entries.append(Entry(incomplete=True))
-        else:
-            entries.append(make_entry(statistics)._replace(incomplete=statistics.incomplete, mark=_mark(statistics)))
-            lengths.add(statistics.result.steps)
+    entries = [Entry(incomplete=True) if one is None else _marked(make_entry(one), one) for one in by_method]
+    lengths = {one.result.steps for one in by_method if one is not None}
     is_ranked = len(lengths) == 1 and not any(entry.incomplete for entry in entries)
     values = np.array([entry.value for entry in entries], np.float64)
     finite = values[np.isfinite(values)]
@@ -275,30 +250,20 @@ def _row(
     return tuple(row)
 
 
-def _mark(statistics: Statistics) -> str:
+def _marked(entry: Entry, statistics: Statistics) -> Entry:
     mark = ""
     if statistics.result.gaps:
         mark += "*"
     if statistics.failed:
         mark += "‡"
-    return mark
+    return entry._replace(incomplete=statistics.incomplete, mark=mark)
 
 
-def _notes(rows: Iterable[Sequence[Entry]]) -> tuple[str, ...]:
-    marks: set[str] = set()
-    for row in rows:
-        for entry in row:
-            marks.update(entry.mark)
-    notes = []
-    if "°" in marks:
-        notes.append(
-            "° incomplete row: a method is missing, unfinished or ran for other steps, so the others are not ranked."
-        )
-    if "*" in marks:
-        notes.append("* incomplete: seeds, steps or the final evaluation are missing.")
-    if "‡" in marks:
-        notes.append("‡ without seeds that gave NaN.")
-    return tuple(notes)
+_MARKS = {
+    "°": "incomplete row: a method is missing, unfinished or ran for other steps, so the others are not ranked.",
+    "*": "incomplete: seeds, steps or the final evaluation are missing.",
+    "‡": "without seeds that gave NaN.",
+}
 
 
 def digits_for(size: float) -> int:
@@ -334,11 +299,8 @@ def _cost(result: Result, what: str) -> float:
 
 def _machines(summary: Summary, task: str) -> int:
     """How many machines the methods of a task ran on."""
-    machines = set()
-    for (other_task, _), statistics in summary.statistics.items():
-        if other_task == task:
-            machines.add(repr(sorted(statistics.result.machine.items())))
-    return len(machines)
+    results = [statistics.result for (other, _), statistics in summary.statistics.items() if other == task]
+    return len({repr(sorted(result.machine.items())) for result in results})
 
 
 def _markdown_entry(entry: Entry) -> str:
@@ -364,15 +326,8 @@ def _markdown(text: str) -> str:
 
 
 def _latex(text: str) -> str:
-    special = {
-        "\\": r"\textbackslash{}",
-        "–": "--",
-        "†": r"$\dagger$",
-        "‡": r"$\ddagger$",
-        "°": r"$^\circ$",
-        "~": r"\textasciitilde{}",
-    }
-    special |= {"^": r"\textasciicircum{}", "±": r"$\pm$", "<": r"$<$", ">": r"$>$"}
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
+    special |= {"†": r"$\dagger$", "‡": r"$\ddagger$", "°": r"$^\circ$", "±": r"$\pm$", "<": r"$<$", ">": r"$>$"}
     special |= {sign: rf"\{sign}" for sign in "#$%&_{}"}
     return "".join(special.get(sign, sign) for sign in text)
 

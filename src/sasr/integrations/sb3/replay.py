@@ -88,13 +88,7 @@ class ShapedReplayBuffer(ShapedBuffer, ReplayBuffer):
     # -------------------------------------------------------------------- add
 
     def add(
-        self,
-        obs: Any,
-        next_obs: Any,
-        action: Array,
-        reward: Array,
-        done: Array,
-        infos: list[dict[str, Any]],
+        self, obs: Any, next_obs: Any, action: Array, reward: Array, done: Array, infos: list[dict[str, Any]]
     ) -> None:
         """Store one step as the environment gave it, and let the shaper observe it, which may refuse it."""
         step = self.transition(obs, next_obs, action.reshape(self.n_envs, -1), reward, done, infos)
