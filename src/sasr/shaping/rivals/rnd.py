@@ -121,7 +121,7 @@ class RND(Shaper):
     moments: RunningMoments
     scale: RecentSum | ReturnSpread | TransposedSpread
     capturable = True
-    compilable = ("loss", "novelty")
+    compilable = ("absorb", "shape", "loss", "account")
     checked = ("next_obs",)
 
     def __init__(self, *, config: RndConfig | None = None, **options: Any) -> None:
@@ -178,17 +178,21 @@ class RND(Shaper):
         bonus: Tensor = self.error(states) / self.scale()
         return bonus
 
-    def loss(self, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean error over the kept states, (P,), and all errors (P, B)."""
-        error = self.error(states)
-        return (error * keep).sum(1) / keep.sum(1).clamp(min=1.0), error.detach()
+    def loss(self, obs: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean error in the states to learn from, by numbers (P, B) in [0, 1), summed over P; all errors (P, B)."""
+        keep = (drawn < self.config.trained_share).float()
+        error = self.error(self.states(obs))
+        return ((error * keep).sum(1) / keep.sum(1).clamp(min=1.0)).sum(), error.detach()
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """One step of the predictor; how wrong it is, how much that differs, and what it is divided by, each (P,)."""
         self.check_batch(batch)
-        states = self.states(batch.next_obs)
-        loss, error = self.loss(states, draw_mask(self.mask_streams, states, self.config.trained_share))
-        self.adam.minimise(loss.sum())
+        loss, error = self.loss(batch.next_obs, self.mask_streams.uniform(batch.reward))
+        self.adam.minimise(loss)
+        return self.account(error)
+
+    def account(self, error: Tensor) -> dict[str, Tensor]:
+        """Take errors (P, B) into the scale; figures (P,)."""
         self.scale.update(error)
         return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}
 
@@ -202,9 +206,3 @@ def make_scale(config: Any, host: Host) -> RecentSum | ReturnSpread | Transposed
         return TransposedSpread(host.members, host.envs, rollout=config.rollout, **common)
     # Rollouts are learned from without thousands of random steps before the first.
     return ReturnSpread(host.members, host.envs, learning=host.replay is None, **common)
-
-
-def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:
-    """1.0 for the rows of (P, B, …) that are learned from, 0.0 for the others, drawn from each seed's stream."""
-    like = torch.empty(states.shape[:2], device=states.device)
-    return (streams.uniform(like) < share).float()
