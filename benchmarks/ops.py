@@ -6,16 +6,17 @@ python -m benchmarks.ops --device cuda          on a GPU: its kernels and copies
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
+import rich
 import torch
 import tyro
-from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from sasr.agents import SacConfig
+from sasr.evidence.on_device import LinearCountsOnDevice
 from sasr.shaping.registry import NONE, SHAPERS
 from sasr.training import TrainConfig, Trainer
 
@@ -23,14 +24,6 @@ FREE = """alias as_strided contiguous detach detach_ empty empty_like empty_stri
     is_nonzero lift_fresh new_empty permute reshape resolve_conj resolve_neg result_type select slice split squeeze t to
     transpose type_as unbind unsqueeze view view_as _reshape_alias _unsafe_view""".split()  # noqa: SIM905
 """What a profiler lists although no kernel runs."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    methods: tuple[str, ...] = (NONE, *SHAPERS)
-    """Shapers on SAC; none is plain SAC."""
-    device: str = "cpu"
-    """cpu, with one seed, whose numbers are drawn at once as all seeds' are on a GPU; or cuda, with five."""
 
 
 def launched(event: Any) -> bool:
@@ -51,15 +44,14 @@ def count(method: str, device: str) -> list[int]:
         steps=10**9,
         device=device,
         accelerate="compile" if device == "cpu" else "graph",
-        agent="sac",
         agent_config=SacConfig(burn_in=300),
-        workers=0,
+        agent="sac",
     )
-    activities, counts = [ProfilerActivity.CPU if device == "cpu" else ProfilerActivity.CUDA], []
+    counts = []
     with Trainer(config) as trainer:
         trainer.loop.run(320)  # everything is compiled and captured by now
         for _ in range(2):
-            with profile(activities=activities) as trace:
+            with profile(activities=[getattr(ProfilerActivity, device.upper())]) as trace:
                 trainer.loop.turn()
                 if device == "cuda":
                     torch.cuda.synchronize()
@@ -67,14 +59,20 @@ def count(method: str, device: str) -> list[int]:
     return sorted(counts)
 
 
-def main(settings: Settings) -> None:
-    """Count, and print a table."""
+def main(methods: tuple[str, ...] = (NONE, *SHAPERS), device: str = "cpu") -> None:
+    """Count, and print a table.
+
+    Args:
+        methods: Shapers on SAC; none is plain SAC.
+        device: cpu, with one seed, whose numbers are drawn at once as all seeds' are on a GPU; or cuda, with five.
+    """
     torch._inductor.config.cpp.enable_kernel_profile = True  # compiled parts of a CPU show too
-    table = Table("shaper", "critics alone", "with the actor", title="Operations of a turn")
-    for method in settings.methods:
-        table.add_row(method, *map(str, count(method, settings.device)))
-    Console().print(table)
+    table = Table("shaper", "critics alone", "with the actor")
+    with mock.patch("sasr.shaping.assembly.LinearCounts", LinearCountsOnDevice):  # as on a GPU
+        for method in methods:
+            table.add_row(method, *map(str, count(method, device)))
+    rich.print(table)
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Settings))
+    tyro.cli(main)

@@ -116,7 +116,7 @@ class Replay(GrowingModule):
         P, E = host.members, host.envs
         if capacity < E:
             raise ValueError(f"capacity={capacity} must be at least one step of each of the {E} environments")
-        self.envs, self.members, self.device = E, P, host.device
+        self.envs, self.members, self.device, self.discount = E, P, host.device, host.discount
         self.truncation_is_terminal = truncation_is_terminal
         self.gives_following, self.layout = host.separate_stream, host.stack_layout
         # One row more than are valid: the newest step's next observation is there before its own step is. And rows for
@@ -268,10 +268,10 @@ class Replay(GrowingModule):
         shape = (self.members, batch_size)
         return self.streams.uniform(torch.empty(shape, device=self.device, dtype=torch.float64))
 
-    def windows(self, uniform: Tensor, n: int, discount: float) -> tuple[Window, Batch]:
+    def windows(self, uniform: Tensor, n: int) -> tuple[Window, Batch]:
         """The windows that numbers (P, B) in [0, 1) stand for, and the same as a batch of n-step transitions."""
         window = self.gather(uniform, n)
-        return window, window.batch(discount)
+        return window, window.batch(self.discount)
 
     def gather(self, uniform: Tensor, n: int) -> Window:
         """The steps (P, B) that numbers in [0, 1) stand for, each with the n − 1 steps after it."""

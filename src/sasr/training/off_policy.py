@@ -69,7 +69,7 @@ class OffPolicy(Learner):
 
     def update(self, update_actor: bool) -> dict[str, Tensor]:
         """One update, nothing but tensor work; figures to log, each (P,)."""
-        window, batch = self.replay.windows(self.replay.draw(self.batch_size), self.agent.config.n_step, self.discount)
+        window, batch = self.replay.windows(self.replay.draw(self.batch_size), self.agent.config.n_step)
         noise = self.agent.draw_noise(self.batch_size)
 
         bonus = self.shape(window.steps)
@@ -82,7 +82,7 @@ class OffPolicy(Learner):
 
     def account(self, window: Window, bonus: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The bonus of each window, (P, B), and what the log has of it."""
-        return window.total(bonus, self.discount), bonus_figures(window.steps.reward, bonus)
+        return window.total(bonus, self.discount), bonus_figures(window.steps.reward, bonus) if self.shaper else {}
 
     def shape(self, steps: Batch) -> Tensor:
         """What the shaper adds to each step's reward, (P, B)."""
@@ -96,7 +96,7 @@ class OffPolicy(Learner):
         """Steps that are spread evenly over the replay buffer."""
         places = (torch.arange(self.batch_size, dtype=torch.float64, device=self.device) + 0.5) / self.batch_size
         # As many as updates sample: compiled functions then serve both.
-        return self.replay.windows(places.expand(self.members, -1), self.agent.config.n_step, self.discount)[0].steps
+        return self.replay.windows(places.expand(self.members, -1), self.agent.config.n_step)[0].steps
 
     def load(self, saved: Saved) -> None:
         """Go on from a saved state; without a saved replay, the buffer fills anew."""

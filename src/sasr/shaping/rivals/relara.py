@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from sasr.experience.flatten import action_width
-from sasr.experience.types import Batch, Host, Transition
+from sasr.experience.types import Batch, Host, Transition, sent
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationLinear
 from sasr.randomness import MemberStreams
@@ -204,7 +204,7 @@ class Relara(Shaper):
     def release(self, slots: Tensor) -> None:
         """Forget the proposals of steps that are about to be overwritten."""
         if self.proposed.shape[1]:
-            self.proposed[self.member, slots.to(self.bound.device)] = UNKNOWN
+            self.proposed[self.member, sent(slots, self.bound.device)] = UNKNOWN
 
     @torch.no_grad()
     def lose_replay(self) -> None:
