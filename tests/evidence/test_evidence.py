@@ -97,6 +97,7 @@ def test_states_counted_in_blocks_count_as_those_added_one_segment_at_a_time(dty
     torch.testing.assert_close(plain.raw(query), in_blocks.raw(query), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_compile(CPU), reason="needs a C++ compiler")
 def test_compiled_counts_equal_plain_ones() -> None:
     """What an accelerator compiles, compiled for a CPU."""
