@@ -16,6 +16,7 @@ from sasr.evidence.kernels import Gaussian
 from sasr.evidence.on_device import EvidenceInBlocks, LinearCountsOnDevice
 from sasr.experience.retained import StatePool
 from sasr.experience.types import Host
+from sasr.training.fast import can_compile, compile_parts
 from tests.conftest import box
 
 K = 3
@@ -93,6 +94,31 @@ def test_states_counted_in_blocks_count_as_those_added_one_segment_at_a_time(dty
     assert torch.equal(plain.rebuilds, in_blocks.rebuilds)
     assert {len(rows) for rows in blocks} == {32}
     torch.testing.assert_close(plain.raw(query), in_blocks.raw(query), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_compile(CPU), reason="needs a C++ compiler")
+def test_compiled_counts_equal_plain_ones() -> None:
+    """What an accelerator compiles, compiled for a CPU."""
+    both = []
+    for _ in range(2):
+        normaliser = StateNormaliser(3, K, enabled=True, clip=5.0)
+        estimator = LinearCountsOnDevice(RandomFeatures(Gaussian(), K, 64, seeds=range(3)))
+        pool = StatePool(K, torch.float32, CPU)
+        parts = (pool, normaliser, estimator, Gaussian(), "dimension")
+        both.append(EvidenceInBlocks(*parts))
+    compile_parts(both[1:])
+    states, query = 40 * torch.rand(3, 20, K), 40 * torch.rand(3, 9, K)
+    for evidence in both:
+        evidence.observe(states)
+        for member, rows in enumerate(states):
+            for part in rows.split(4):
+                evidence.add(member, member % 2, part)
+                evidence.flush(evidence.count_block)
+    plain, compiled = both
+    assert torch.equal(plain.estimator.size, compiled.estimator.size)
+    assert (plain.counts(query) > 0.0).any()
+    torch.testing.assert_close(plain.counts(query), compiled.counts(query), rtol=1e-4, atol=1e-3)
 
 
 def test_linear_estimates_fall_below_zero_and_are_clamped() -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sasr.agents.base import OffPolicyAgent, TwinCritic
-from sasr.agents.sac import Sac, UpdateNoise
+from sasr.agents.sac import Sac
 from sasr.agents.sac_config import SacConfig
 from sasr.agents.sac_discrete import SacDiscrete, SacDiscreteConfig, TwinValues
 from sasr.experience.types import Batch, Host
@@ -49,12 +49,12 @@ class _WithBonusCritic(OffPolicyAgent):
     ) -> dict[str, Tensor]:
         """One update of the bonus's critics, then one of the plain agent without the bonus."""
         of_reward, of_bonus = bootstrap.unbind(0)
-        loss, figures = self.bonus_critic_loss(batch, bonus + of_bonus)
+        loss, figures = self.bonus_critic_loss(batch, bonus, of_bonus)
         self.bonus_critic_adam.minimise(loss)
         return figures | super().learn(batch, torch.zeros_like(bonus), of_reward, noise, update_actor)  # type: ignore[safe-super]
 
     @abstractmethod
-    def bonus_critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def bonus_critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Squared errors of the bonus's critics, summed over P, and figures (P,)."""
 
     def _add_critic(self, critic: nn.Module) -> None:
@@ -75,16 +75,16 @@ class _WithBonusCritic(OffPolicyAgent):
 class SacWithBonusCritic(_WithBonusCritic, Sac):
     """P soft actor-critics with second twin critics, for the bonus alone."""
 
-    compilable = (*Sac.compilable, "next_bonus_value", "bonus_critic_loss")
+    compilable = (*Sac.compilable, "bonus_critic_loss")
 
     def __init__(self, host: Host, config: SacConfig | None = None) -> None:
         super().__init__(host, config)
         hidden, norm = self.config.hidden, self.config.critic_norm
         self._add_critic(TwinCritic(self.inputs, hidden, _init(host), host.device, norm=norm))
 
-    def bootstrap(self, batch: Batch, noise: UpdateNoise) -> Tensor:
+    def next_value(self, batch: Batch, noise: Tensor) -> Tensor:
         """The parts of the targets that need no reward and no bonus, (2, P, B): the reward's and the bonus's."""
-        return torch.stack([super().bootstrap(batch, noise), self.next_bonus_value(batch, noise.target)])
+        return torch.stack([super().next_value(batch, noise), self.next_bonus_value(batch, noise)])
 
     @torch.no_grad()
     def next_bonus_value(self, batch: Batch, noise: Tensor) -> Tensor:
@@ -94,9 +94,10 @@ class SacWithBonusCritic(_WithBonusCritic, Sac):
         value: Tensor = self.target_bonus_critic(next_obs, action).amin(0)
         return (self.discount if batch.discount is None else batch.discount) * value
 
-    def bonus_critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def bonus_critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Squared errors of the bonus's critics, summed over P, and figures (P,)."""
-        return _loss(self.bonus_critic(self._observed(batch.obs), self._vectors(batch.action)), target)
+        values = self.bonus_critic(self._observed(batch.obs), self._vectors(batch.action))
+        return _loss(values, bonus + bootstrap)
 
     @torch.no_grad()
     def update_targets(self) -> None:
@@ -113,7 +114,7 @@ class SacWithBonusCritic(_WithBonusCritic, Sac):
 class SacDiscreteWithBonusCritic(_WithBonusCritic, SacDiscrete):
     """The same for discrete actions, whose values are expectations."""
 
-    compilable = (*SacDiscrete.compilable, "next_bonus_value", "bonus_critic_loss")
+    compilable = (*SacDiscrete.compilable, "bonus_critic_loss")
 
     def __init__(self, host: Host, config: SacDiscreteConfig | None = None) -> None:
         super().__init__(host, config)
@@ -130,9 +131,9 @@ class SacDiscreteWithBonusCritic(_WithBonusCritic, SacDiscrete):
         value: Tensor = (self.log_policy(next_obs).exp() * self.target_bonus_critic(next_obs).amin(0)).sum(-1)
         return (self.discount if batch.discount is None else batch.discount) * value
 
-    def bonus_critic_loss(self, batch: Batch, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def bonus_critic_loss(self, batch: Batch, bonus: Tensor, bootstrap: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Squared errors of the bonus's critics, summed over P, and figures (P,)."""
-        return _loss(self.of_taken(self.bonus_critic(batch.obs), batch), target)
+        return _loss(self.of_taken(self.bonus_critic(batch.obs), batch), bonus + bootstrap)
 
     @torch.no_grad()
     def update_targets(self) -> None:

@@ -107,8 +107,8 @@ class Sac(OffPolicyAgent):
     def draw_noise(self, batch_size: int) -> UpdateNoise:
         """Fresh noise for one update, each seed's from its own stream."""
         shape = (self.members, 1 + self.config.policy_frequency, batch_size, self.action_width)
-        target, *actor = self.update_streams.normal(torch.empty(shape, device=self.device)).unbind(1)
-        return UpdateNoise(target, torch.stack(actor))
+        noise = self.update_streams.normal(torch.empty(shape, device=self.device))
+        return UpdateNoise(noise[:, 0], noise[:, 1:].transpose(0, 1))
 
     def bootstrap(self, batch: Batch, noise: UpdateNoise) -> Tensor:
         """The part of the critics' target that needs no reward, (P, B)."""

@@ -180,22 +180,24 @@ class SacDiscrete(OffPolicyAgent):
 
     def update_actor(self, batch: Batch) -> dict[str, Tensor]:
         """One step of the actor and of the temperature."""
-        loss, entropy = self.actor_loss(batch)
-        alpha = self.log_alpha.exp()
-        self.actor_adam.minimise(loss.sum())
+        loss, slope, figures = self.actor_loss(batch)
+        self.actor_adam.minimise(loss)
         # With the entropy from before the actor's step, as in SAC.
-        self.temperature_adam.minimise((alpha * (entropy.detach() - self.target_entropy)).sum())
-        return {"actor_loss": loss.detach(), "entropy": entropy.detach(), "alpha": alpha.detach()}
+        self.temperature_adam.step([slope])
+        return figures
 
-    def actor_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """What the actor lowers, and its entropy, each (P,)."""
+    def actor_loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """The actor's loss, summed over P; the gradient of α·(entropy − target) by log α; figures (P,)."""
         log_prob = self.log_policy(batch.obs)
         with torch.no_grad():
             values = self.maximised_values(batch.obs)
-            alpha = self.log_alpha.exp()[:, None, None]
+        alpha = self.log_alpha.detach().exp()
         prob = log_prob.exp()
         # Summed over actions: a mean over them, as some have it, would divide the step by |A| for nothing.
-        return (prob * (alpha * log_prob - values)).sum(-1).mean(-1), -(prob * log_prob).sum(-1).mean(-1)
+        loss = (prob * (alpha[:, None, None] * log_prob - values)).sum(-1).mean(-1)
+        entropy = -(prob * log_prob).detach().sum(-1).mean(-1)
+        slope = alpha * (entropy - self.target_entropy)
+        return loss.sum(), slope, {"actor_loss": loss.detach(), "entropy": entropy, "alpha": alpha}
 
     def maximised_values(self, obs: Tensor) -> Tensor:
         """What the actor maximises, for every action, (P, B, A)."""

@@ -373,10 +373,11 @@ class Population:
             raise TypeError(f"actions are {actions.dtype}, {self.task} needs {space.dtype}")
         # Before the comparison: 0.7 exceeds a bound of float32(0.7).
         actions = actions.astype(space.dtype, copy=False)
-        low, high = (np.broadcast_to(bound, expected) for bound in _bounds(space))
+        low, high = _bounds(space)
         inside = (actions >= low) & (actions <= high)  # NaN is not
         if not inside.all():
             index = tuple(np.argwhere(~inside)[0].tolist())
+            low, high = np.broadcast_to(low, expected), np.broadcast_to(high, expected)
             raise self._outside(actions[index], low[index], high[index], index)
         return actions
 

@@ -31,7 +31,7 @@ class Evidence(nn.Module):
     until_rebuild: Tensor  # (P,) int64, how many more states may come or go before the sums are rebuilt
     rebuilds: Tensor  # (P,) int64
     observed: Tensor  # (P,) float32, N on the device, for density scaling
-    compilable = ("finish",)
+    compilable: tuple[str, ...] = ("finish",)
 
     def __init__(
         self,

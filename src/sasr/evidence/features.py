@@ -107,6 +107,8 @@ def full_float32() -> Iterator[None]:
 
 def float32_product(states: Tensor, frequency: Tensor) -> Tensor:
     """States (…, n, k) times frequencies (…, k, M), in true float32 even under autocast."""
+    if torch.compiler.is_compiling():  # the precision is then that around the compiled function
+        return states.float() @ frequency
     with full_float32(), torch.autocast(states.device.type, enabled=False):
         return states.float() @ frequency
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sasr.evidence.counts import LinearCounts
 from sasr.evidence.evidence import Evidence
-from sasr.evidence.features import RandomFeatures
+from sasr.evidence.features import RandomFeatures, full_float32
 from sasr.experience.retained import OUTCOMES
 
 ROWS = 32
@@ -25,14 +25,10 @@ class LinearCountsOnDevice(LinearCounts):
     """Linear counts of all seeds at once."""
 
     features: RandomFeatures
-    compilable = ("project",)
 
     def raw(self, states: Tensor) -> Tensor:
         """z(s)·Z for both outcomes, (P, B, 2)."""
-        return self.project(self.features.angles(states))
-
-    def project(self, angle: Tensor) -> Tensor:
-        """z·Z for both outcomes, (P, B, 2), from the angles of z."""
+        angle = self.features.angles(states)
         z_PBM = self.features.cosines(angle, self.features.phase[:, None]).double()
         if torch.compiler.is_compiling():
             # As sums, which a compiler joins with the cosines: features are never written to memory.
@@ -56,6 +52,7 @@ class EvidenceInBlocks(Evidence):
     """
 
     estimator: LinearCountsOnDevice
+    compilable = ("finished", "count_rows")
 
     def __init__(self, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
@@ -79,6 +76,15 @@ class EvidenceInBlocks(Evidence):
             which[: len(block)] = owners_of_block
             count_block(rows, which)
 
+    def counts(self, states: Tensor) -> Tensor:
+        """Counts Ñ_S and Ñ_F, (P, B, 2), of states (P, B, k)."""
+        with full_float32():
+            return self.finished(states)
+
+    def finished(self, states: Tensor) -> Tensor:
+        """All of it, for a compiler to join."""
+        return self.finish(self.raw(states))
+
     def rebuild(self, member: int) -> None:
         """Rebuild one seed's sums; those of its states that wait are among the retained ones already."""
         self.waiting = [entry for entry in self.waiting if entry[0] != member]
@@ -86,7 +92,11 @@ class EvidenceInBlocks(Evidence):
 
     def count_block(self, rows: Tensor, which: Tensor) -> None:
         """Count rows (ROWS, k) towards `which` (ROWS,), 2·seed + outcome, or `NOBODY`; of fixed shapes."""
-        rows, which = rows.to(self.h.device), which.to(self.h.device)
+        with full_float32():
+            self.count_rows(rows.to(self.h.device), which.to(self.h.device))
+
+    def count_rows(self, rows: Tensor, which: Tensor) -> None:
+        """All of it, for a compiler to join."""
         sums = torch.arange(2 * len(self.h), device=which.device)
         belongs = (sums[:, None] == which).view(len(self.h), 2, ROWS)
         # 0 where a row is another seed's: whatever its numbers are, they stay apart.

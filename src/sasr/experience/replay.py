@@ -102,7 +102,7 @@ class Replay(GrowingModule):
     offset: Tensor  # (P, 1) int64, where a seed's slots begin among those of all
     position: Tensor  # (2,) int64, `cursor` and `filled` on the device, where a captured graph can see them move
     finals: Tensor  # (F, *obs_shape) a ring: serial number n is in row n mod F
-    compilable = ("write", "gather")
+    compilable = ("write", "windows")
 
     def __init__(self, host: Host, *, capacity: int = 1_000_000, truncation_is_terminal: bool = False) -> None:
         """Allocate everything.
@@ -116,7 +116,7 @@ class Replay(GrowingModule):
         P, E = host.members, host.envs
         if capacity < E:
             raise ValueError(f"capacity={capacity} must be at least one step of each of the {E} environments")
-        self.envs, self.members, self.device = E, P, host.device
+        self.envs, self.members, self.device, self.discount = E, P, host.device, host.discount
         self.truncation_is_terminal = truncation_is_terminal
         self.gives_following, self.layout = host.separate_stream, host.stack_layout
         # One row more than are valid: the newest step's next observation is there before its own step is. And rows for
@@ -204,9 +204,8 @@ class Replay(GrowingModule):
             ring.index_copy_(1, row, value.to(ring)[:, None])
         self.obs.index_copy_(1, after, next_obs.to(self.obs)[:, None])
         self.aside.index_fill_(1, row, -1)
-        self.position[:1] = after
-        self.position[1:] += 1
-        self.position[1:].clamp_(max=self.rows - 1)
+        filled = (self.position[1:] + 1).clamp(max=self.rows - 1)
+        self.position.copy_(torch.cat([after, filled]))
 
     def _write_here(self, obs: Tensor, next_obs: Tensor, *entries: Tensor) -> None:
         """What `write` does, on the CPU: numpy's small copies cost a fifth of torch's."""
@@ -262,9 +261,17 @@ class Replay(GrowingModule):
 
     def sample_windows(self, batch_size: int, n: int = 1) -> Window:
         """The same with the n − 1 steps after each; nothing but tensors and no check, so that it can be captured."""
+        return self.gather(self.draw(batch_size), n)
+
+    def draw(self, batch_size: int) -> Tensor:
+        """Numbers (P, B) in [0, 1), each seed's from its own stream."""
         shape = (self.members, batch_size)
-        uniform = self.streams.uniform(torch.empty(shape, device=self.device, dtype=torch.float64))
-        return self.gather(uniform, n)
+        return self.streams.uniform(torch.empty(shape, device=self.device, dtype=torch.float64))
+
+    def windows(self, uniform: Tensor, n: int) -> tuple[Window, Batch]:
+        """The windows that numbers (P, B) in [0, 1) stand for, and the same as a batch of n-step transitions."""
+        window = self.gather(uniform, n)
+        return window, window.batch(self.discount)
 
     def gather(self, uniform: Tensor, n: int) -> Window:
         """The steps (P, B) that numbers in [0, 1) stand for, each with the n − 1 steps after it."""

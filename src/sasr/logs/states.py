@@ -145,10 +145,7 @@ def drawn_bonus(shaper: SASR, obs: NDArray[np.float32], rng: np.random.Generator
         counts = shaper.counts(batch).cpu().numpy()
         draws = rng.beta(counts[..., SUCCESS] + 1.0, counts[..., FAILURE] + 1.0)
         rate = torch.as_tensor(draws, dtype=torch.float32, device=host.device)
-    bonus = shaper.config.reward_weight * shaper.bonus(rate, batch)
-    if shaper.config.weight_rule == "failures":
-        bonus = bonus * shaper.evidence.failure_share
-    array: NDArray[np.float32] = bonus.float().cpu().numpy()
+    array: NDArray[np.float32] = shaper.bonus(rate, batch).float().cpu().numpy()
     return array
 
 

@@ -16,6 +16,7 @@ class Adam(nn.Module):
 
     compilable = ("step",)
     steps: Tensor  # () how many were taken
+    one: Tensor  # () what a gradient starts from
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Adam(nn.Module):
             self.register_buffer(f"square_{index}", torch.zeros_like(parameter))
         # On the parameters' device, so that a captured graph counts too.
         self.register_buffer("steps", torch.zeros((), device=parameters[0].device))
+        self.register_buffer("one", torch.ones((), device=parameters[0].device), persistent=False)
 
     def _all(self, name: str) -> list[Tensor]:
         # Not by get_buffer, whose checks take as long as the arithmetic of a small parameter.
@@ -57,7 +59,7 @@ class Adam(nn.Module):
     def minimise(self, loss: Tensor) -> None:
         """One step down the gradient of `loss`, computed for these parameters only."""
         # Unlike .backward(), this spends nothing on gradients of the critics' weights when the actor learns.
-        gradients = torch.autograd.grad(loss, self.parameters_in_order)
+        gradients = torch.autograd.grad(loss, self.parameters_in_order, self.one)
         self.step(list(gradients))
 
     @torch.no_grad()

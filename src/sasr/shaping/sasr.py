@@ -34,7 +34,7 @@ class SASR(Shaper):
     A host binds it (`bind`), reports every step (`observe`) and asks for bonuses when it learns (`shape`).
     """
 
-    compilable = ("bonus",)
+    compilable = ("draw_rate", "bonus")
 
     def __init__(self, preset: str = "auto", *, config: SasrConfig | None = None, **overrides: Any) -> None:
         super().__init__()
@@ -123,16 +123,17 @@ class SASR(Shaper):
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
         """λ·f(success rate) of every sampled state, (P, B), to be added to the environment's reward."""
-        bonus = self.bonus(self.success_rate(batch), batch)
-        if self.config.weight_rule == "failures":
-            return self.config.reward_weight * self.evidence.failure_share * bonus
-        return self.config.reward_weight * bonus
+        return self.bonus(self.success_rate(batch), batch)
 
     def success_rate(self, batch: Batch) -> Tensor:
         """Success rates (P, B) of the sampled states, from Beta(N_S + 1, N_F + 1) (paper, section 4.1)."""
         n_success, n_failure = self.counts(batch).unbind(-1)
         if self.config.sample == "ratio":
             return success_ratio(n_success, n_failure)
+        return self.draw_rate(n_success, n_failure)
+
+    def draw_rate(self, n_success: Tensor, n_failure: Tensor) -> Tensor:
+        """Draws (P, B) from Beta(N_S + 1, N_F + 1)."""
         return beta_draw(n_success, n_failure, self.beta_streams)
 
     def counts(self, batch: Batch) -> Tensor:
@@ -141,10 +142,14 @@ class SASR(Shaper):
         return self.evidence.counts(states)
 
     def bonus(self, rate: Tensor, batch: Batch) -> Tensor:
-        """f: success rates (P, B) mapped to [R_min, R_max], with the discounted sum after a true termination."""
+        """λ·f: success rates (P, B) mapped to [R_min, R_max], with the discounted sum after a true termination."""
         low, high = self.config.reward_min, self.config.reward_max
         bonus = rate * (high - low) + low
-        return bonus + self._absorbed(bonus, batch) if self.config.absorbing else bonus
+        if self.config.absorbing:
+            bonus = bonus + self._absorbed(bonus, batch)
+        if self.config.weight_rule == "failures":
+            return self.config.reward_weight * self.evidence.failure_share * bonus
+        return self.config.reward_weight * bonus
 
     def _absorbed(self, bonus: Tensor, batch: Batch) -> Tensor:
         """The discounted sum of f in an absorbing state after a true termination: Σ_{t≥1} γᵗ·f = γ/(1 − γ)·f.
@@ -162,12 +167,8 @@ class SASR(Shaper):
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """Train what maps images; how wrong it was, the size of the evidence and what is in force, each (P,)."""
-        size = self.evidence.estimator.size
-        figures = {
-            "retained_success": size[:, SUCCESS].clone(),
-            "retained_failure": size[:, FAILURE].clone(),
-            "bandwidth": self.evidence.h.clone(),
-        }
+        success, failure = self.evidence.estimator.size.clone().unbind(1)
+        figures = {"retained_success": success, "retained_failure": failure, "bandwidth": self.evidence.h.clone()}
         if self.reward_runs is not None:
             figures["reward_lasts"] = self.reward_runs.lasting.clone()
         return figures | self.evidence.estimator.learn(batch, self.evidence.normaliser)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sasr.agents.base import OffPolicyAgent
-from sasr.experience.replay import Replay
+from sasr.experience.replay import Replay, Window
 from sasr.experience.types import Batch, Host, Transition
 from sasr.shaping.base import RewardShaper, check_bonus
 from sasr.training.base import Learner, Saved, bonus_figures, named, policy_view
@@ -19,6 +19,7 @@ class OffPolicy(Learner):
     """Stores steps as they were taken, and shapes their rewards when they are sampled: each time anew."""
 
     agent: OffPolicyAgent
+    compilable = ("account",)
 
     def __init__(
         self,
@@ -68,19 +69,20 @@ class OffPolicy(Learner):
 
     def update(self, update_actor: bool) -> dict[str, Tensor]:
         """One update, nothing but tensor work; figures to log, each (P,)."""
-        window = self.replay.sample_windows(self.batch_size, self.agent.config.n_step)
-        batch = window.batch(self.discount)
+        window, batch = self.replay.windows(self.replay.draw(self.batch_size), self.agent.config.n_step)
         noise = self.agent.draw_noise(self.batch_size)
 
         bonus = self.shape(window.steps)
         bootstrap = self.agent.bootstrap(batch, noise)
-        bonus_of_window = window.total(bonus, self.discount)
+        bonus_of_window, paid = self.account(window, bonus)
         figures = named("train", self.agent.learn(batch, bonus_of_window, bootstrap, noise, update_actor))
-
         if self.shaper is not None:
-            figures |= bonus_figures(window.steps.reward, bonus)
-            figures |= named("shaping", self.shaper.update(window.first()))
+            figures |= paid | named("shaping", self.shaper.update(window.first()))
         return figures
+
+    def account(self, window: Window, bonus: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The bonus of each window, (P, B), and what the log has of it."""
+        return window.total(bonus, self.discount), bonus_figures(window.steps.reward, bonus) if self.shaper else {}
 
     def shape(self, steps: Batch) -> Tensor:
         """What the shaper adds to each step's reward, (P, B)."""
@@ -94,7 +96,7 @@ class OffPolicy(Learner):
         """Steps that are spread evenly over the replay buffer."""
         places = (torch.arange(self.batch_size, dtype=torch.float64, device=self.device) + 0.5) / self.batch_size
         # As many as updates sample: compiled functions then serve both.
-        return self.replay.gather(places.expand(self.members, -1), self.agent.config.n_step).steps
+        return self.replay.windows(places.expand(self.members, -1), self.agent.config.n_step)[0].steps
 
     def load(self, saved: Saved) -> None:
         """Go on from a saved state; without a saved replay, the buffer fills anew."""

@@ -80,7 +80,7 @@ class Distillation(Shaper):
     moments: RunningMoments
     scale: RecentSum | ReturnSpread | TransposedSpread
     capturable = True
-    compilable = ("loss", "novelty")
+    compilable = ("absorb", "shape", "loss", "account")
     checked = ("next_obs",)
 
     def make_networks(self, host: Host, stream: str, *, targets: int = 1, deeper: bool = False) -> None:
@@ -151,9 +151,3 @@ class Distillation(Shaper):
     def standardise(self, states: Tensor) -> Tensor:
         """What the networks see of states (P, B, width)."""
         return self.moments.standardise(states, self.config.clip)
-
-
-def draw_mask(streams: MemberStreams, states: Tensor, share: float) -> Tensor:
-    """1.0 for the rows of (P, B, …) that are learned from, 0.0 for the others, drawn from each seed's stream."""
-    like = torch.empty(states.shape[:2], device=states.device)
-    return (streams.uniform(like) < share).float()

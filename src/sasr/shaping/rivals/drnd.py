@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sasr.experience.types import Batch, Host
 from sasr.randomness import MemberStreams
-from sasr.shaping.rivals.distillation import Distillation, DistillationConfig, draw_mask
+from sasr.shaping.rivals.distillation import Distillation, DistillationConfig
 from sasr.shaping.rivals.moments import spread
 from sasr.shaping.settings import settings_from
 
@@ -93,25 +93,39 @@ class DRND(Distillation):
         """α·b1 + (1 − α)·b2 of states (P, B, width), (P, B)."""
         return self.bonus(self.terms(states))
 
-    def loss(self, states: Tensor, keep: Tensor, drawn: Tensor) -> tuple[Tensor, Terms]:
-        """Mean squared error (P,) of the kept states to the targets drawn (P, B) for them, and the bonus's terms."""
-        predicted, targets = self.outputs(states)
-        index = drawn[None, ..., None].expand(1, *predicted.shape)
+    def loss(self, obs: Tensor, drawn: Tensor, number: Tensor) -> tuple[Tensor, Tensor, Terms]:
+        """Squared errors of the predictor, and the bonus's terms.
+
+        Args:
+            obs: States (P, B, …).
+            drawn: Numbers (P, B) in [0, 1) that say which of them it learns from.
+            number: Which target (P, B) it learns in each.
+
+        Returns:
+            The mean error, summed over P and for each (P,), and the terms.
+        """
+        keep = (drawn < self.config.trained_share).float()
+        predicted, targets = self.outputs(self.states(obs))
+        index = number[None, ..., None].expand(1, *predicted.shape)
         error = (predicted - targets.gather(0, index)[0]).square().mean(-1)
         terms = drnd_terms(predicted.detach(), targets, root=self.config.root, compat=self.config.compat)
-        return (error * keep).sum(1) / keep.sum(1).clamp(min=1.0), terms
+        loss = (error * keep).sum(1) / keep.sum(1).clamp(min=1.0)
+        return loss.sum(), loss.detach(), terms
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """One step of the predictor; its loss and the bonus's parts, each (P,)."""
         self.check_batch(batch)
-        states = self.states(batch.next_obs)
-        keep = draw_mask(self.draw_streams, states, self.config.trained_share)
-        loss, terms = self.loss(states, keep, self.draw_targets(keep))
-        self.adam.minimise(loss.sum())
+        drawn = self.draw_streams.uniform(batch.reward)
+        loss, error, terms = self.loss(batch.next_obs, drawn, self.draw_targets(drawn))
+        self.adam.minimise(loss)
+        return self.account(error, terms)
+
+    def account(self, error: Tensor, terms: Terms) -> dict[str, Tensor]:
+        """Take the bonus's terms into the scale; figures (P,)."""
         bonus = self.bonus(terms)
         self.scale.update(bonus)
         return {
-            "prediction_error": loss.detach(),
+            "prediction_error": error,
             "distance": terms.distance.mean(1),
             "inverse_count": terms.inverse_count.mean(1),
             "novelty_spread": spread(bonus),

@@ -65,6 +65,7 @@ class Explo(Shaper):
     held: Tensor  # (P, room, width) the first states, until there are enough of them
     held_valid: Tensor  # (P, room) bool
     capturable = True
+    compilable = ("absorb", "shape", "update")
     checked = ("next_obs",)
 
     def __init__(self, *, config: ExploConfig | None = None, **options: Any) -> None:

@@ -93,6 +93,7 @@ class Window(nn.Module):
     cursor: Tensor  # (1,) int64, the row of the next step
     filled: Tensor  # (1,) int64, rows that hold a step
     row: Tensor  # (R,) int64, their numbers
+    compilable = ("sample",)
 
     def __init__(self, host: Host, rows: int, action_width: int) -> None:
         super().__init__()
@@ -148,6 +149,7 @@ class ExploRS(Shaper):
     seen: Tensor  # () int64, steps of each seed so far
     member: Tensor  # (P, 1) int64, 0 … P − 1, to index by seed and place
     capturable = True
+    compilable = ("absorb", "shape", "value_loss", "gain", "account")
     checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: ExplorsConfig | None = None, **options: Any) -> None:
@@ -218,7 +220,7 @@ class ExploRS(Shaper):
         # What followed is not known where only a time limit ended the episode; the value stands in for it.
         tail = torch.where(truncated & ~terminated, self.value(next_obs).squeeze(-1), 0.0)
         self.window.add(obs, self.flat_actions(action), reward, terminated | truncated, tail)
-        self.seen += self.bound.envs
+        self.seen.add_(self.bound.envs)
         if self.counts is not None:
             # The state that was left is counted, the one that was reached gets the bonus.
             self.counts.absorb(obs, counted)
@@ -263,38 +265,46 @@ class ExploRS(Shaper):
         self.check_batch(batch)
         like = torch.empty((self.bound.members, self.config.batch_size), device=self.bound.device)
         obs, beside, ret, known = self.window.sample(self.streams.uniform(like), self.member)
-        value_loss, advantage = self._advantage(obs, ret, known)
-        gain, learned = self.gain(obs, beside, advantage)
-        self.value_adam.minimise(value_loss.sum())
+        others = self.policy_of(self.bound).propose(_each(obs, self.config.actions), self.streams)
+        value_loss, of_value, advantage = self.value_loss(obs, ret, known)
+        gain, learned = self.gain(obs, beside, advantage, self.flat_actions(others))
+        self.value_adam.minimise(value_loss)
         self.reward_adam.minimise(-gain.sum())
         if self.network is not None:
             self.network.update(batch)
-        with torch.no_grad():
-            bonus = self.bonus(batch.next_obs)
+        return self.account(batch, learned, advantage, of_value, known)
+
+    @torch.no_grad()
+    def account(
+        self, batch: Batch, learned: Tensor, advantage: Tensor, value_loss: Tensor, known: Tensor
+    ) -> dict[str, Tensor]:
+        """Figures (P,)."""
         return {
             "learned_mean": learned.mean(1),
             "learned_spread": learned.std(1, correction=0),
-            "learned_paid": (self.seen >= self.config.delay).float().expand(self.bound.members),
+            "learned_paid": (self.seen >= self.config.delay).float().expand(self.bound.members).clone(),
             "advantage_size": advantage.abs().mean(1),
-            "value_loss": value_loss.detach(),
-            "novelty": bonus.mean(1),
+            "value_loss": value_loss,
+            "novelty": self.bonus(batch.next_obs).mean(1),
             "window_ready": known.float().mean(1),
         }
 
-    def _advantage(self, obs: Tensor, ret: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-        """The value's loss (P,), and by how much returns were better than it, 0 where they are not known, (P, B)."""
+    def value_loss(self, obs: Tensor, ret: Tensor, known: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The value's loss, summed over P and for each (P,), and by how much known returns were better, (P, B)."""
         value = self.value(obs).squeeze(-1)
         error = smooth_l1_loss(value, ret, reduction="none") * known
         advantage = torch.where(known, ret - value.detach(), 0.0)
-        return error.sum(1) / known.sum(1).clamp(min=1), advantage
+        loss = error.sum(1) / known.sum(1).clamp(min=1)
+        return loss.sum(), loss.detach(), advantage
 
-    def gain(self, obs: Tensor, beside: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
-        """How much better the next policy gets by R, (P,): π(a|s)·A(s, a)·(R(s, a) − Σ_b π(b|s)·R(s, b)); and R."""
+    def gain(self, obs: Tensor, beside: Tensor, advantage: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+        """How much better the next policy gets by R, (P,): π(a|s)·A(s, a)·(R(s, a) − Σ_b π(b|s)·R(s, b)); and R.
+
+        `others` (P, B·n, A) are n draws b for each of the states.
+        """
         n = self.config.actions
         with torch.no_grad():
-            action = self._stored(beside)
-            likelihood = self.policy_of(self.bound).likelihood(obs, action)
-            others = self.flat_actions(self.policy_of(self.bound).propose(_each(obs, n), self.streams))
+            likelihood = self.policy_of(self.bound).likelihood(obs, self._stored(beside))
         vectors = self.reward.encoder(obs)
         learned = self.reward.outputs(vectors, beside).squeeze(-1).tanh()
         every = self.reward.outputs(_each(vectors, n), others).squeeze(-1).tanh()

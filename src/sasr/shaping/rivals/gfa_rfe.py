@@ -145,6 +145,7 @@ class TurnAdam(nn.Module):
     """Adam for one of K networks at a time, so that those whose turn it is not stay as they are."""
 
     steps: Tensor  # (K,)
+    compilable = ("step",)
 
     def __init__(self, ensemble: Ensemble, *, lr: float, together: bool) -> None:
         super().__init__()
@@ -164,7 +165,7 @@ class TurnAdam(nn.Module):
         # The released code's one Adam gives the others a gradient of 0, and their momentum goes on moving them.
         moved = all_networks if self.together else turn
         self.steps.index_add_(0, moved, torch.ones_like(moved, dtype=self.steps.dtype))
-        parameters = ensemble.by_network([parameter.data for parameter in ensemble.parameters()])
+        parameters = ensemble.by_network(list(ensemble.parameters()))
         for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
             if self.together:
                 gradient = torch.zeros_like(parameter).index_copy_(0, turn, gradient.unsqueeze(0))
@@ -191,6 +192,7 @@ class GfaRfe(Shaper):
     turn: Tensor  # (1,) int64, the network that learns next
     seen: Tensor  # () int64, steps of each seed so far
     capturable = True
+    compilable = ("absorb", "shape", "target", "select", "loss", "account", "move_on")
     checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: GfaRfeConfig | None = None, **options: Any) -> None:
@@ -228,11 +230,15 @@ class GfaRfe(Shaper):
         A step with a NaN or a wrong width is refused.
         """
         self.check(step)
-        self.seen += self.bound.envs
+        self.absorb(step.obs, step.action, step.valid_mask())
+
+    def absorb(self, obs: Tensor, action: Tensor, valid: Tensor) -> None:
+        """Count a step (P, E, …) and take in its bonus where it is valid (P, E)."""
+        self.seen.add_(self.bound.envs)
         if isinstance(self.scale, ReturnSpread):
             device = self.bound.device
-            bonus = self.bonus(self._encoded(self.target_encoder, step.obs.to(device), step.action.to(device)))
-            self.scale.advance(bonus, step.valid_mask().to(device))
+            bonus = self.bonus(self._encoded(self.target_encoder, obs.to(device), action.to(device)))
+            self.scale.advance(bonus, valid.to(device))
 
     @torch.no_grad()
     def shape(self, batch: Batch) -> Tensor:
@@ -263,6 +269,10 @@ class GfaRfe(Shaper):
         target, deviation, bonus = self.target(batch, action)
         weight = deviation.square().reciprocal()
         loss = self.fit(self._encoded(self.encoder, batch.obs, batch.action), target, weight=weight)
+        return self.account(bonus, target, loss, weight)
+
+    def account(self, bonus: Tensor, target: Tensor, loss: Tensor, weight: Tensor) -> dict[str, Tensor]:
+        """Take bonuses (P, B) into the scale; figures (P,)."""
         self.scale.update(bonus)
         return {
             "deviation": bonus.mean(1) / max(self.config.confidence, 1e-12),
@@ -291,20 +301,31 @@ class GfaRfe(Shaper):
 
     def fit(self, x: Tensor, target: Tensor, *, weight: Tensor) -> Tensor:
         """One step of the network whose turn it is towards targets (P, B); its weighted squared error (P,)."""
-        weights = self.ensemble.by_network([parameter.data for parameter in self.ensemble.parameters()])
-        chosen = [weight.index_select(0, self.turn).squeeze(0).requires_grad_() for weight in weights]
-        loss = (weight * (self.ensemble.values(x, chosen) - target).square()).mean(1)
+        chosen = [parameter.requires_grad_() for parameter in self.select()]
         encoder = list(self.encoder.parameters())
-        gradients = torch.autograd.grad(loss.sum(), [*chosen, *encoder])
+        total, loss = self.loss(x, target, weight, chosen)
+        gradients = torch.autograd.grad(total, [*chosen, *encoder])
         self.adam.step(self.turn, gradients[: len(chosen)])
         if self.encoder_adam is not None:
             self.encoder_adam.step(list(gradients[len(chosen) :]))
-        self.turn.copy_((self.turn + 1) % self.config.networks)
-        self._soft_update()
-        return loss.detach()
+        self.move_on()
+        return loss
 
     @torch.no_grad()
-    def _soft_update(self) -> None:
+    def select(self) -> list[Tensor]:
+        """The parameters (P, …) of the network whose turn it is."""
+        everyone = self.ensemble.by_network(list(self.ensemble.parameters()))
+        return [parameter.index_select(0, self.turn).squeeze(0) for parameter in everyone]
+
+    def loss(self, x: Tensor, target: Tensor, weight: Tensor, chosen: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Weighted squared errors of the networks with parameters `chosen`: summed over P, and each (P,)."""
+        loss = (weight * (self.ensemble.values(x, chosen) - target).square()).mean(1)
+        return loss.sum(), loss.detach()
+
+    @torch.no_grad()
+    def move_on(self) -> None:
+        """Move the targets a little towards the ensemble; the next network's turn comes."""
+        self.turn.copy_((self.turn + 1) % self.config.networks)
         share = self.config.tau / self.config.networks  # all of them, though only one has moved
         targets: list[Tensor] = [*self.targets.parameters(), *self.target_encoder.parameters()]
         torch._foreach_lerp_(targets, [*self.ensemble.parameters(), *self.encoder.parameters()], share)

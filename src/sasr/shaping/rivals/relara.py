@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from sasr.experience.flatten import action_width
-from sasr.experience.types import Batch, Host, Transition
+from sasr.experience.types import Batch, Host, Transition, to_device
 from sasr.networks.adam import Adam
 from sasr.networks.layers import PopulationLinear
 from sasr.randomness import MemberStreams
@@ -109,7 +109,7 @@ class Relara(Shaper):
     updates: Tensor  # () int64, on the device
     member: Tensor  # (P, 1) int64, 0 … P − 1, to index by seed and slot
     capturable = True
-    compilable = ("target", "critic_loss", "actor_loss", "soft_update")
+    compilable = ("absorb", "shape", "critic_loss", "actor_loss", "soft_update")
     checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: RelaraConfig | None = None, **options: Any) -> None:
@@ -181,7 +181,7 @@ class Relara(Shaper):
     def release(self, slots: Tensor) -> None:
         """Forget the proposals of steps that are about to be overwritten."""
         if self.proposed.shape[1]:
-            self.proposed[self.member, slots.to(self.bound.device)] = UNKNOWN
+            self.proposed[self.member, to_device(slots, self.bound.device)] = UNKNOWN
 
     @torch.no_grad()
     def lose_replay(self) -> None:
@@ -209,24 +209,15 @@ class Relara(Shaper):
         # What the policy would do at s′ now. The authors store what it did then, which grows stale, and which does not
         # exist where a time limit cut the episode.
         next_action = self.flat_actions(self.policy_of(self.bound).propose(batch.next_obs, self.update_streams))
-        stored = self.stored_proposal(batch, beside, for_unknown)
-        loss, values = self.critic_loss(batch, beside, stored, self.target(batch, next_action, for_target))
-        self.critic_adam.minimise(loss.sum())
+        loss, of_critics = self.critic_loss(batch, beside, next_action, for_target, for_unknown)
+        self.critic_adam.minimise(loss)
         self.soft_update()
-        actor_loss, entropy, middle = self.actor_loss(batch, beside, for_actor)
-        alpha = self.log_alpha.exp()
         # Every update and once, where the authors' script has two steps at every second: as many, and none is skipped.
-        self.actor_adam.minimise(actor_loss.sum())
-        self.temperature_adam.minimise((alpha * (entropy.detach() - self.config.target_entropy)).sum())
-        self.updates += 1
-        return {
-            "proposal_mean": middle.mean(1),
-            "proposal_spread": middle.std(1, correction=0),
-            "reward_agent_critic_loss": loss.detach(),
-            "reward_agent_q_mean": values.detach().mean((0, 2)),
-            "reward_agent_entropy": entropy.detach(),
-            "reward_agent_alpha": alpha.detach(),
-        }
+        actor_loss, slope, of_proposals, of_temperature = self.actor_loss(batch, beside, for_actor)
+        self.actor_adam.minimise(actor_loss)
+        self.temperature_adam.step([slope])
+        self.updates.add_(1)
+        return of_proposals | of_critics | of_temperature
 
     @torch.no_grad()
     def stored_proposal(self, batch: Batch, beside: Tensor, noise: Tensor) -> Tensor:
@@ -245,17 +236,32 @@ class Relara(Shaper):
         value = value - self.log_alpha.exp()[:, None] * log_prob
         return batch.reward + self.discount * value.masked_fill(batch.terminated.bool(), 0.0)
 
-    def critic_loss(self, batch: Batch, beside: Tensor, proposal: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared errors of both critics (P,), and their values (2, P, B)."""
+    def critic_loss(
+        self, batch: Batch, beside: Tensor, next_action: Tensor, for_target: Tensor, for_unknown: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Squared errors of both critics, summed over P, and figures (P,); noise (P, B) for both kinds of proposals."""
+        proposal = self.stored_proposal(batch, beside, for_unknown)
+        target = self.target(batch, next_action, for_target)
         values = self._values(self.critic, batch.obs, beside, proposal)
-        return (values - target).square().mean(-1).sum(0), values
+        loss = (values - target).square().mean(-1).sum(0)
+        figures = {
+            "reward_agent_critic_loss": loss.detach(),
+            "reward_agent_q_mean": values.detach().mean((0, 2)),
+        }
+        return loss.sum(), figures
 
-    def actor_loss(self, batch: Batch, beside: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the actor lowers and its entropy, each (P,), and the middles of what it proposes, (P, B)."""
+    def actor_loss(
+        self, batch: Batch, beside: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        """The actor's loss, summed over P; the gradient of α·(entropy − target) by log α; figures (P,) of both."""
         proposal, log_prob, middle = self.propose(batch.obs, beside, noise)
-        alpha = self.log_alpha.detach().exp()[:, None]
-        loss = (alpha * log_prob - self._minimum(self.critic, batch.obs, beside, proposal)).mean(1)
-        return loss, -log_prob.mean(1), middle.detach()
+        middle = middle.detach()
+        alpha = self.log_alpha.detach().exp()
+        loss = (alpha[:, None] * log_prob - self._minimum(self.critic, batch.obs, beside, proposal)).mean(1)
+        entropy = -log_prob.detach().mean(1)
+        slope = alpha * (entropy - self.config.target_entropy)
+        of_proposals = {"proposal_mean": middle.mean(1), "proposal_spread": middle.std(1, correction=0)}
+        return loss.sum(), slope, of_proposals, {"reward_agent_entropy": entropy, "reward_agent_alpha": alpha}
 
     @torch.no_grad()
     def soft_update(self) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sasr.experience.types import Batch, Host
 from sasr.randomness import MemberStreams
-from sasr.shaping.rivals.distillation import Distillation, DistillationConfig, draw_mask
+from sasr.shaping.rivals.distillation import Distillation, DistillationConfig
 from sasr.shaping.rivals.moments import RecentSum, ReturnSpread, TransposedSpread, spread
 from sasr.shaping.rivals.ranges import check_positive
 from sasr.shaping.settings import settings_from
@@ -77,16 +77,20 @@ class RND(Distillation):
         error: Tensor = (self.predictor(x) - self.target(x)).square().mean(-1)
         return error
 
-    def loss(self, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean error over the kept states, (P,), and all errors (P, B)."""
-        error = self.raw_novelty(states)
-        return (error * keep).sum(1) / keep.sum(1).clamp(min=1.0), error.detach()
+    def loss(self, obs: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean error in the states to learn from, by numbers (P, B) in [0, 1), summed over P; all errors (P, B)."""
+        keep = (drawn < self.config.trained_share).float()
+        error = self.raw_novelty(self.states(obs))
+        return ((error * keep).sum(1) / keep.sum(1).clamp(min=1.0)).sum(), error.detach()
 
     def update(self, batch: Batch) -> Mapping[str, Tensor]:
         """One step of the predictor; how wrong it is, how much that differs, and what it is divided by, each (P,)."""
         self.check_batch(batch)
-        states = self.states(batch.next_obs)
-        loss, error = self.loss(states, draw_mask(self.mask_streams, states, self.config.trained_share))
-        self.adam.minimise(loss.sum())
+        loss, error = self.loss(batch.next_obs, self.mask_streams.uniform(batch.reward))
+        self.adam.minimise(loss)
+        return self.account(error)
+
+    def account(self, error: Tensor) -> dict[str, Tensor]:
+        """Take errors (P, B) into the scale; figures (P,)."""
         self.scale.update(error)
         return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}

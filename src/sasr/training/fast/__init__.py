@@ -36,5 +36,5 @@ def speed_up(learner: Learner, mode: Mode = "auto", precision: Precision = "auto
     mode = resolve(mode, learner.device)
     use_fast_products(learner.agent, products(precision, learner.device))
     if mode == "compile" or (mode == "graph" and can_compile(learner.device)):
-        compile_parts([learner.agent, learner.experience, learner.shaper])
+        compile_parts([learner, learner.agent, learner.experience, learner.shaper])
     return capture(learner) if mode == "graph" else {}

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from sasr.errors import unknown_name
+from sasr.randomness import MemberStreams
 from sasr.settings import Precision
 
 T = TypeVar("T")
@@ -25,16 +26,17 @@ def can_compile(device: torch.device) -> bool:
 
 
 def compile_parts(parts: Iterable[Any]) -> None:
-    """Compile the functions that modules list in `compilable`; their random numbers are passed in."""
+    """Compile the functions that modules and learners list in `compilable`, in pieces where they draw numbers."""
     from torch._dynamo import config as compiler  # here, because it takes a second to import
 
     # Each optimiser and each function under no_grad is one more version of the same code, and torch gives up after 8.
     compiler.recompile_limit = max(64, compiler.recompile_limit)
     for part in parts:
-        if isinstance(part, nn.Module):
-            for module in part.modules():
-                for name in getattr(module, "compilable", ()):
-                    setattr(module, name, torch.compile(getattr(module, name), dynamic=False))
+        for module in part.modules() if isinstance(part, nn.Module) else [part]:
+            for name in getattr(module, "compilable", ()):
+                setattr(module, name, torch.compile(getattr(module, name), dynamic=False))
+            if isinstance(module, MemberStreams):  # a compiler knows nothing of generators
+                module.draw = torch.compiler.disable(module.draw)  # type: ignore[method-assign]
 
 
 def products(precision: Precision, device: torch.device) -> str:
