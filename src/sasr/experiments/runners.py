@@ -134,9 +134,14 @@ class Pool:
         try:
             while self.running and time.monotonic() < give_up:
                 for name, (process, job, _) in list(self.running.items()):
-                    if process.poll() is not None:
-                        del self.running[name]
+                    code = process.poll()
+                    if code is None:
+                        continue
+                    del self.running[name]
+                    if code < 0:  # the signal came before it could be caught
                         on_change(job, "stopped", "")
+                    else:
+                        on_change(job, *outcome(job, code))
                 time.sleep(0.1)
         except KeyboardInterrupt:  # pressed again: do not wait
             pass

@@ -82,7 +82,8 @@ class OffPolicy(Learner):
 
     def account(self, window: Window, bonus: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The bonus of each window, (P, B), and what the log has of it."""
-        return window.total(bonus, self.discount), bonus_figures(window.steps.reward, bonus) if self.shaper else {}
+        figures = {} if self.shaper is None else bonus_figures(window.steps.reward, bonus)
+        return window.total(bonus, self.discount), figures
 
     def shape(self, steps: Batch) -> Tensor:
         """What the shaper adds to each step's reward, (P, B)."""
