@@ -205,8 +205,8 @@ def test_table1_is_a_row_of_every_method_for_each_continuous_task_cheap_rows_fir
     runs = read_suite("table1").runs
     steps = {
         "MountainCar": 100_000,
-        "HumanKeep": 100_000,
-        "RobotReach": 100_000,
+        "HumanKeep": 75_000,
+        "RobotReach": 75_000,
         "RobotPush": 250_000,
         "HumanStand": 300_000,
         "AntStand": 300_000,
