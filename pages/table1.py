@@ -87,7 +87,8 @@ def table1_of(store: Store) -> Table1:
 
 def _goes_through(result: Result, steps: int) -> bool:
     """Whether a result ends at a step, or all of its seeds were evaluated there."""
-    return result.steps == steps or all(steps in seed.steps for seed in result.seeds)
+    longer = result.steps > steps and all(steps in seed.steps for seed in result.seeds)
+    return result.steps == steps or longer
 
 
 def _alike_at_the_end(results: Mapping[tuple[str, str], Result]) -> dict[tuple[str, str], Result]:

@@ -19,7 +19,7 @@ import pytest
 
 from sasr.api import start
 from sasr.experiments.grid import Grid
-from sasr.experiments.job import Job, State, is_done, progress_of
+from sasr.experiments.job import Job, State, progress_of
 from sasr.experiments.plan import GridRun
 from sasr.experiments.runners import Inline, Memory, Pool
 from tests.cli.commands import run
@@ -75,18 +75,17 @@ def test_what_is_done_stays_done_and_is_judged_again_only_for_more_episodes(inli
 def test_a_run_that_ends_while_the_grid_is_stopped_is_done(tmp_path: Path) -> None:
     runs = small_runs(["Pendulum-v1"], ["sac"], seeds=1, steps=60)
     (job,) = jobs(tmp_path, runs)
+    pool = Pool(cores=1, memories=[Memory("", 2**40)])
     states: list[State] = []
 
     def interrupt_when_it_has_ended(job: Job, state: State, reason: str) -> None:
         states.append(state)
         if state == "running":
-            give_up = time.monotonic() + 120
-            while not is_done(job) and time.monotonic() < give_up:
-                time.sleep(0.1)
-            time.sleep(5)  # for the process to end after its last file
+            process, *_ = pool.running[job.run.id]
+            process.wait(timeout=300)
             raise KeyboardInterrupt
 
-    Pool(cores=1, memories=[Memory("", 2**40)]).run([job], interrupt_when_it_has_ended)
+    pool.run([job], interrupt_when_it_has_ended)
     assert states == ["running", "done"]
 
 

@@ -52,7 +52,7 @@ class EvidenceInBlocks(Evidence):
     """
 
     estimator: LinearCountsOnDevice
-    compilable = ("finished", "count_rows")
+    compilable = ("fused_counts", "fused_count_block")
 
     def __init__(self, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
@@ -79,10 +79,10 @@ class EvidenceInBlocks(Evidence):
     def counts(self, states: Tensor) -> Tensor:
         """Counts Ñ_S and Ñ_F, (P, B, 2), of states (P, B, k)."""
         with full_float32():
-            return self.finished(states)
+            return self.fused_counts(states)
 
-    def finished(self, states: Tensor) -> Tensor:
-        """All of it, for a compiler to join."""
+    def fused_counts(self, states: Tensor) -> Tensor:
+        """All tensor work of it in one function, which may be compiled."""
         return self.finish(self.raw(states))
 
     def rebuild(self, member: int) -> None:
@@ -93,10 +93,10 @@ class EvidenceInBlocks(Evidence):
     def count_block(self, rows: Tensor, which: Tensor) -> None:
         """Count rows (ROWS, k) towards `which` (ROWS,), 2·seed + outcome, or `NOBODY`; of fixed shapes."""
         with full_float32():
-            self.count_rows(rows.to(self.h.device), which.to(self.h.device))
+            self.fused_count_block(rows.to(self.h.device), which.to(self.h.device))
 
-    def count_rows(self, rows: Tensor, which: Tensor) -> None:
-        """All of it, for a compiler to join."""
+    def fused_count_block(self, rows: Tensor, which: Tensor) -> None:
+        """All tensor work of it in one function, which may be compiled."""
         sums = torch.arange(2 * len(self.h), device=which.device)
         belongs = (sums[:, None] == which).view(len(self.h), 2, ROWS)
         # 0 where a row is another seed's: whatever its numbers are, they stay apart.

@@ -19,7 +19,7 @@ class OffPolicy(Learner):
     """Stores steps as they were taken, and shapes their rewards when they are sampled: each time anew."""
 
     agent: OffPolicyAgent
-    compilable = ("account",)
+    compilable = ("window_bonus",)
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class OffPolicy(Learner):
 
         bonus = self.shape(window.steps)
         bootstrap = self.agent.bootstrap(batch, noise)
-        bonus_of_window, paid = self.account(window, bonus)
+        bonus_of_window, bonus_log = self.window_bonus(window, bonus)
         figures = named("train", self.agent.learn(batch, bonus_of_window, bootstrap, noise, update_actor))
         if self.shaper is not None:
-            figures |= paid | named("shaping", self.shaper.update(window.first()))
+            figures |= bonus_log | named("shaping", self.shaper.update(window.first()))
         return figures
 
-    def account(self, window: Window, bonus: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The bonus of each window, (P, B), and what the log has of it."""
+    def window_bonus(self, window: Window, bonus: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The bonus that each n-step window adds up to, (P, B), and its figures for the log."""
         figures = {} if self.shaper is None else bonus_figures(window.steps.reward, bonus)
         return window.total(bonus, self.discount), figures
 

@@ -80,7 +80,7 @@ class Distillation(Shaper):
     moments: RunningMoments
     scale: RecentSum | ReturnSpread | TransposedSpread
     capturable = True
-    compilable = ("absorb", "shape", "loss", "account")
+    compilable = ("absorb", "shape", "loss", "update_scale")
     checked = ("next_obs",)
 
     def make_networks(self, host: Host, stream: str, *, targets: int = 1, deeper: bool = False) -> None:

@@ -118,9 +118,9 @@ class DRND(Distillation):
         drawn = self.draw_streams.uniform(batch.reward)
         loss, error, terms = self.loss(batch.next_obs, drawn, self.draw_targets(drawn))
         self.adam.minimise(loss)
-        return self.account(error, terms)
+        return self.update_scale(error, terms)
 
-    def account(self, error: Tensor, terms: Terms) -> dict[str, Tensor]:
+    def update_scale(self, error: Tensor, terms: Terms) -> dict[str, Tensor]:
         """Take the bonus's terms into the scale; figures (P,)."""
         bonus = self.bonus(terms)
         self.scale.update(bonus)

@@ -192,7 +192,7 @@ class GfaRfe(Shaper):
     turn: Tensor  # (1,) int64, the network that learns next
     seen: Tensor  # () int64, steps of each seed so far
     capturable = True
-    compilable = ("absorb", "shape", "target", "select", "loss", "account", "move_on")
+    compilable = ("absorb", "shape", "target", "select", "loss", "update_scale", "update_targets")
     checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: GfaRfeConfig | None = None, **options: Any) -> None:
@@ -269,9 +269,9 @@ class GfaRfe(Shaper):
         target, deviation, bonus = self.target(batch, action)
         weight = deviation.square().reciprocal()
         loss = self.fit(self._encoded(self.encoder, batch.obs, batch.action), target, weight=weight)
-        return self.account(bonus, target, loss, weight)
+        return self.update_scale(bonus, target, loss, weight)
 
-    def account(self, bonus: Tensor, target: Tensor, loss: Tensor, weight: Tensor) -> dict[str, Tensor]:
+    def update_scale(self, bonus: Tensor, target: Tensor, loss: Tensor, weight: Tensor) -> dict[str, Tensor]:
         """Take bonuses (P, B) into the scale; figures (P,)."""
         self.scale.update(bonus)
         return {
@@ -308,7 +308,7 @@ class GfaRfe(Shaper):
         self.adam.step(self.turn, gradients[: len(chosen)])
         if self.encoder_adam is not None:
             self.encoder_adam.step(list(gradients[len(chosen) :]))
-        self.move_on()
+        self.update_targets()
         return loss
 
     @torch.no_grad()
@@ -323,8 +323,8 @@ class GfaRfe(Shaper):
         return loss.sum(), loss.detach()
 
     @torch.no_grad()
-    def move_on(self) -> None:
-        """Move the targets a little towards the ensemble; the next network's turn comes."""
+    def update_targets(self) -> None:
+        """Soft update of the targets; the next network takes its turn."""
         self.turn.copy_((self.turn + 1) % self.config.networks)
         share = self.config.tau / self.config.networks  # all of them, though only one has moved
         targets: list[Tensor] = [*self.targets.parameters(), *self.target_encoder.parameters()]

@@ -88,9 +88,9 @@ class RND(Distillation):
         self.check_batch(batch)
         loss, error = self.loss(batch.next_obs, self.mask_streams.uniform(batch.reward))
         self.adam.minimise(loss)
-        return self.account(error)
+        return self.update_scale(error)
 
-    def account(self, error: Tensor) -> dict[str, Tensor]:
+    def update_scale(self, error: Tensor) -> dict[str, Tensor]:
         """Take errors (P, B) into the scale; figures (P,)."""
         self.scale.update(error)
         return {"prediction_error": error.mean(1), "novelty_spread": spread(error), "bonus_scale": self.scale()[:, 0]}
