@@ -149,7 +149,7 @@ class ExploRS(Shaper):
     seen: Tensor  # () int64, steps of each seed so far
     member: Tensor  # (P, 1) int64, 0 … P − 1, to index by seed and place
     capturable = True
-    compilable = ("absorb", "shape", "value_loss", "gain", "update_scale")
+    compilable = ("absorb", "shape", "value_loss", "gain", "figures")
     checked = ("obs", "action", "next_obs", "reward")
 
     def __init__(self, *, config: ExplorsConfig | None = None, **options: Any) -> None:
@@ -272,10 +272,10 @@ class ExploRS(Shaper):
         self.reward_adam.minimise(-gain.sum())
         if self.network is not None:
             self.network.update(batch)
-        return self.update_scale(batch, learned, advantage, of_value, known)
+        return self.figures(batch, learned, advantage, of_value, known)
 
     @torch.no_grad()
-    def update_scale(
+    def figures(
         self, batch: Batch, learned: Tensor, advantage: Tensor, value_loss: Tensor, known: Tensor
     ) -> dict[str, Tensor]:
         """Figures (P,)."""
